@@ -41,7 +41,7 @@ double end_of_q_tiles(const AttentionProblem& problem, TileShape tile) {
 double end_of_kv_tiles(const AttentionProblem& problem, TileShape tile, int splits = 1) {
   // Adds to the same sums queue: one key/value head of 384 keys in 42 splits ends 5.7 us later than its
   // products.
-  constexpr int kEndsOfATile = 200, kSumsOfATile = 100, kSumsOfASplit = 2, kPassesOfSums = 150;
+  constexpr int kEndsOfATile = 200, kSumsOfATile = 100, kSumsOfASplit = 2, kPassesOfSums = 300;
   const int group = static_cast<int>(problem.group_size());
   const int head_splits = std::gcd(splits, group), parts = splits / head_splits;
   const VisibleBand band = problem.band();
@@ -82,23 +82,22 @@ struct KvTileChoice {
   bool low = false;  // tiles of 64 keys, which head dimensions above 128 have anyway
   int splits = 1;    // see ProgramOptions::query_splits
 };
-/// What ends first: splits by a tenth at least, and more of them by three hundredths; low tiles although each
-/// of their rows takes longer.
+/// What ends first: splits, and more of them, by three hundredths at least; low tiles although each of their
+/// rows takes longer.
 KvTileChoice kv_tile_choice(const AttentionProblem& problem) {
-  constexpr double kShareOfSplits = 0.9, kShareOfMoreSplits = 0.97, kShareOfLow = 0.6;
+  constexpr double kShareOfSplits = 0.97, kShareOfLow = 0.5;
+  constexpr int kMostWaves = 4;
   const int head_dim = static_cast<int>(problem.head_dim);
   const TileShape whole = flash3_backward_shape(head_dim).tile;
   const std::int64_t tiles = problem.batch * problem.heads_kv * num_n_blocks(problem.band(), whole),
-                     most = 3 * kHopperMultiprocessors / tiles;
+                     most = kMostWaves * kHopperMultiprocessors / tiles;
   if (is_fp8(problem.dtype) || tiles > 2 * kHopperMultiprocessors) return {};
   KvTileChoice choice;
   double first = end_of_kv_tiles(problem, whole);
-  double share = kShareOfSplits;  // of what the first one takes
   for (std::int64_t splits = 2; splits <= most; ++splits) {
     const double end = end_of_kv_tiles(problem, whole, static_cast<int>(splits));
-    if (end >= share * first) continue;
+    if (end >= kShareOfSplits * first) continue;
     first = end;
-    share = kShareOfMoreSplits;
     choice.splits = static_cast<int>(splits);
   }
   if (head_dim <= 64 || head_dim > 128 || tiles > kHopperMultiprocessors) return choice;

@@ -92,10 +92,11 @@ __device__ __forceinline__ void store_operand(const std::uint32_t (&pairs)[kPair
 }
 
 /// Adds a warp's 16 keys, some columns of dK or dV, to the sums of all CTAs that share the kv tile.
-template <int kCount>
+template <Flash3BackwardShape kShape, int kCount>
 __device__ __forceinline__ void add_to_sums(const float (&d)[kCount], const DeviceTensor& sums,
-                                            const Flash3BackwardArguments& args, const Flash3Stream& stream,
-                                            int first_key, int first_col, int lane) {
+                                            const Flash3BackwardArguments& args,
+                                            const Flash3Stream<kShape>& stream, int first_key, int first_col,
+                                            int lane) {
   sm90::add_rows_direct(d, sums.row<float>(stream.batch, stream.kv_head(args), first_key) + first_col,
                         sums.row_stride, args.band.seqlen_k - first_key, args.head_dim - first_col, lane);
 }
@@ -229,7 +230,7 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
   const auto put_late_dq = [&] { put_dq.template operator()<kBoxesNow, kBoxes>(late_dq); };
 
   each_item<kShape>(args, [&](const Flash3KvItem& item) {
-    const Flash3Stream stream(args, kShape.tile, item.index());
+    const Flash3Stream<kShape> stream(args, item.index());
     const int first_key = stream.n_block * kBlockN + kShape.first_key(group);
     const int tiles = args.heads_of_cta * stream.range.count();
     int tile = 0;  // how many there have been
@@ -420,9 +421,9 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
     }
     sync_everyone();
     if (kShape.persistent && lane == 0) sm90::arrive(shared.kv_empty());
-    const int warp_key = first_key + 16 * warp;
     if constexpr (kShape.can_share()) {
       if (args.dk_sums.data) {
+        const int warp_key = first_key + 16 * warp;
         add_to_sums(dk, args.dk_sums, args, stream, warp_key, 64 * first_panel, lane);
         add_to_sums(dv, args.dv_sums, args, stream, warp_key, 64 * first_panel, lane);
         return;
@@ -445,6 +446,7 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
     sm90::stage_rows<kType, kKvTile, kCols>(dv, dv_tile + my_rows, lane);
     sm90::fence_async_proxy();
     __syncwarp();
+    const int warp_key = first_key + 16 * warp;
     if (lane == 0) {
       if (warp_key < args.band.seqlen_k) {
         for (int panel = 0; panel < (kCols + 63) / 64; ++panel) {

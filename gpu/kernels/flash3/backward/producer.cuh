@@ -95,32 +95,42 @@ __device__ __forceinline__ void each_item(const Flash3BackwardArguments& args, V
 }
 
 /// The q tiles that a kv tile is met by: those of `range`, for each query head of the group, or of the CTA's
-/// share of it.
+/// share of it. Shapes that cannot share spare themselves the decoding, for which they have no registers.
+template <Flash3BackwardShape kShape>
 struct Flash3Stream {
-  int batch, first_head, n_block, wave_parity;
+  int batch, n_block, wave_parity;
+  int share;  // which heads_of_cta query heads of the batch
   TileRange range;
 
-  __device__ __forceinline__ Flash3Stream(const Flash3BackwardArguments& args, TileShape tile, int index) {
-    const CtaWork work = cta_work<true>(args.grid, args.heads, CtaHeads::kv, 1, index);
-    batch = work.batch;
-    first_head = work.first_head;
-    n_block = work.first_block;
-    wave_parity = work.wave_parity;
-    range = SplitKeys{args.grid.num_splits / args.heads.splits}.part_of(q_tiles(args.band, tile, n_block),
-                                                                        work.split);
+  __device__ __forceinline__ Flash3Stream(const Flash3BackwardArguments& args, int index) {
+    if constexpr (kShape.can_share()) {
+      const CtaWork work = cta_work<true>(args.grid, args.heads, CtaHeads::kv, 1, index);
+      batch = work.batch;
+      share = work.first_head / args.heads_of_cta;
+      n_block = work.first_block;
+      wave_parity = work.wave_parity;
+      range = SplitKeys{args.grid.num_splits / args.heads.splits}.part_of(
+          q_tiles(args.band, kShape.tile, n_block), work.split);
+    } else {
+      const WorkItem work = args.grid.item(index);
+      batch = work.head / args.heads.kv;
+      share = work.head % args.heads.kv;
+      n_block = work.block;
+      wave_parity = work.wave_parity;
+      range = q_tiles(args.band, kShape.tile, n_block);
+    }
   }
   __device__ __forceinline__ int kv_head(const Flash3BackwardArguments& args) const {
-    return first_head / args.heads.group_size();
+    return kShape.can_share() ? share / args.heads.splits : share;
   }
   /// Calls visit(query head, q tile) in the order of the walk.
   template <typename Visit>
   __device__ __forceinline__ void each_tile(const Flash3BackwardArguments& args, Visit&& visit) const {
-    int head = first_head;  // a multiple of heads_of_cta; an end of its own would take a register
-    do {
+    for (int h = 0; h < args.heads_of_cta; ++h) {
       for (int step = 0; step < range.count(); ++step) {
-        visit(head, scan_tile(args.scan, range, wave_parity, step));
+        visit(share * args.heads_of_cta + h, scan_tile(args.scan, range, wave_parity, step));
       }
-    } while (++head % args.heads_of_cta != 0);
+    }
   }
 };
 
@@ -128,7 +138,7 @@ struct Flash3Stream {
 template <Flash3BackwardShape kShape, typename Visit>
 __device__ __forceinline__ void each_tile(const Flash3BackwardArguments& args, Visit&& visit) {
   each_item<kShape>(args, [&](const Flash3KvItem& item) {
-    const Flash3Stream stream(args, kShape.tile, item.index());
+    const Flash3Stream<kShape> stream(args, item.index());
     stream.each_tile(args, [&](int head, int m_block) { visit(stream, head, m_block); });
   });
 }
@@ -143,7 +153,7 @@ __device__ __forceinline__ void produce_tiles(const Flash3BackwardArguments& arg
   sm90::RingPlace<kShape.q_stages> q;
   sm90::RingPlace<kShape.dout_stages> dout;
   each_item<kShape>(args, [&](const Flash3KvItem& item) {
-    const Flash3Stream stream(args, kShape.tile, item.index());
+    const Flash3Stream<kShape> stream(args, item.index());
     const auto load = [&](std::uint32_t target, const CUtensorMap& map, std::uint32_t full,
                           const sm90::PanelTile& tile, int row, int head, CacheHint hint) {
       sm90::arrive_expecting(full, tile.bytes());
@@ -206,7 +216,7 @@ __device__ __forceinline__ void produce_lse_and_delta(const Flash3BackwardArgume
   constexpr int kBlockM = kShape.tile.block_m;
   sm90::RingPlace<kShape.q_stages> q;
   sm90::RingPlace<kShape.dout_stages> dout;
-  each_tile<kShape>(args, [&](const Flash3Stream& stream, int head, int m_block) {
+  each_tile<kShape>(args, [&](const Flash3Stream<kShape>& stream, int head, int m_block) {
     const int lane = lane_of_warp();
     const int first_query = m_block * kBlockM;
     const std::int64_t first =
@@ -265,7 +275,7 @@ struct DqRound {
 template <Flash3BackwardShape kShape, int kGroup>
 struct DqSemaphore {
   const Flash3BackwardArguments& args;
-  const Flash3Stream& stream;
+  const Flash3Stream<kShape>& stream;
   int head, m_block;
   bool stores = false;
   unsigned place = 0;  // of the flags [16 bytes]
@@ -316,7 +326,7 @@ __device__ __forceinline__ void send_dq(const Flash3BackwardArguments& args,
   constexpr int kBoxes = kShape.dq_cols(kGroup) / kShape.dq_box().cols;
   DqRound<kBoxes, kShape.dq_stages()> round;
   static_assert(kShape.dq_stages() > 1 || kBoxes == 1, "a box is given back when the next one has been sent");
-  each_tile<kShape>(args, [&](const Flash3Stream& stream, int head, int m_block) {
+  each_tile<kShape>(args, [&](const Flash3Stream<kShape>& stream, int head, int m_block) {
     DqSemaphore<kShape, kGroup> semaphore{args, stream, head, m_block};
     semaphore.begin();
     const int first_query = m_block * kShape.tile.block_m + (kShape.dq_by_queries() ? 64 * kGroup : 0);

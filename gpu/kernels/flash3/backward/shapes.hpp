@@ -147,7 +147,7 @@ constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered =
   }
   if (head_dim <= 64)
     return {{128, 128}, 64, kKeys, 3, 2, 2, false, 64, false, persistent, ordered, !persistent};
-  if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, 2, false, 32, false, false, ordered, true};
+  if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, 2, ordered, 32, false, false, ordered, !ordered};
   if (head_dim <= 128)
     return {{64, 128}, 128, kKeys, 3, 2, 2, persistent, 32, false, persistent, ordered, !persistent};
   if (head_dim <= 160) return {{64, 64}, 160, kSpecialised, 3, 1, 2, false, 32, true, false, ordered};

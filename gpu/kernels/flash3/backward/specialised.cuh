@@ -137,11 +137,11 @@ struct Flash3Specialised {
   __device__ __forceinline__ void finish(float (&sums)[kSums], const CUtensorMap& map,
                                          const DeviceTensor& added, std::uint32_t place) const {
     constexpr sm90::PanelTile kKvTile = kShape.kv_tile();
-    const Flash3Stream stream(args, kShape.tile, computed_again(Flash3KvItem{}.index()));
-    const int first_key = stream.n_block * kShape.tile.block_n + 16 * warp();
     sm90::sync_named(1, 128 * kShape.consumers());
     if constexpr (kShape.can_share()) {
       if (added.data) {
+        const Flash3Stream<kShape> stream(args, computed_again(Flash3KvItem{}.index()));
+        const int first_key = stream.n_block * kShape.tile.block_n + 16 * warp();
         add_to_sums(sums, added, args, stream, first_key, 0, lane());
         return;
       }
@@ -151,6 +151,8 @@ struct Flash3Specialised {
     sm90::fence_async_proxy();
     __syncwarp();
     if (lane() != 0) return;
+    const Flash3Stream<kShape> stream(args, computed_again(Flash3KvItem{}.index()));
+    const int first_key = stream.n_block * kShape.tile.block_n + 16 * warp();
     if (first_key < args.band.seqlen_k) {
       for (int panel = 0; panel < kKvTile.panels() && 64 * panel < args.head_dim; ++panel) {
         sm90::store_box(map, rows + static_cast<std::uint32_t>(panel * kKvTile.panel_bytes()), 64 * panel,
@@ -171,7 +173,7 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
   constexpr bool kTwoPasses = Role::kPasses == 2;
   Role role{args, shared, bytes, thread};
   const Flash3KvItem item;
-  const Flash3Stream stream(args, kShape.tile, item.index());
+  const Flash3Stream<kShape> stream(args, item.index());
   const int first_key = stream.n_block * kShape.tile.block_n;
   const std::uint32_t zero = static_cast<std::uint32_t>(args.heads.kv) & 0x80000000u;
   float dq[Role::kPassNumbers], late_dq[Role::kPassNumbers];
@@ -280,7 +282,7 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
   constexpr bool kTwoPasses = Role::kPasses == 2;
   Role role{args, shared, bytes, thread};
   const Flash3KvItem item;
-  const Flash3Stream stream(args, kShape.tile, item.index());
+  const Flash3Stream<kShape> stream(args, item.index());
   const std::uint32_t zero = static_cast<std::uint32_t>(args.heads.kv) & 0x80000000u;
   float dq[Role::kPassNumbers], late_dq[Role::kPassNumbers];
   sm90::RingPlace<kShape.q_stages> q;
@@ -365,7 +367,8 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
       role.template put_dq<1>(dq);
     }
   }
-  const float scale = args.dk_sums.data ? 1.0f : args.softmax_scale;  // sums are scaled when they are rounded
+  // Sums are scaled when they are rounded.
+  const float scale = kShape.can_share() && args.dk_sums.data ? 1.0f : args.softmax_scale;
 #pragma unroll
   for (float& x : dk) x *= scale;
 }
