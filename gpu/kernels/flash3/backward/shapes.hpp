@@ -136,8 +136,8 @@ struct Flash3BackwardLayout {
 
 /// Registers bound the tile: of a warpgroup's 64 keys, a thread holds own_cols() of dK and dV together, and
 /// twice score_queries() / 2 of S and dP. Shared memory bounds the stages.
-/// @param ordered  see Flash3BackwardShape; short_rows  see flash3_short_rows(); low  64 keys, for grids of
-/// few tiles: see kv_tile_choice() of flash3.cpp
+/// @param ordered  see Flash3BackwardShape; short_rows  see flash3_short_rows(); low  64 keys up to head_dim
+/// 128: of ordered passes over few tiles, which nobody can share
 constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered = false,
                                                     bool short_rows = false, bool low = false) {
   constexpr Flash3Split kKeys = Flash3Split::keys, kSpecialised = Flash3Split::specialised;
