@@ -78,8 +78,7 @@ bool low_q_tiles(const AttentionProblem& problem) {
 }
 
 /// In how many splits the backward pass ends first, by three hundredths at least: see
-/// ProgramOptions::query_splits. Tiles of 64 keys, up to head_dim 128, fill the device as well, but were
-/// nowhere faster than splits of whole ones.
+/// ProgramOptions::query_splits.
 int query_splits(const AttentionProblem& problem) {
   constexpr double kShareOfSplits = 0.97;
   constexpr int kMostWaves = 4;
@@ -105,8 +104,7 @@ Flash3ForwardShape forward_shape(const TileProgram& program) {
 
 Flash3BackwardShape backward_shape(const TileProgram& program) {
   const int head_dim = static_cast<int>(program.problem.head_dim);
-  return flash3_backward_shape(head_dim, program.ordered, Flash3::short_rows(program.problem),
-                               head_dim <= 128 && program.tile.block_n == 64);
+  return flash3_backward_shape(head_dim, program.ordered, Flash3::short_rows(program.problem));
 }
 
 Flash3Fp8Shape fp8_shape(const AttentionProblem& problem, Fp8Sums sums) {
