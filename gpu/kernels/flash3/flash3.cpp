@@ -77,33 +77,24 @@ bool low_q_tiles(const AttentionProblem& problem) {
   return end_of_q_tiles(problem, low) < share * end_of_q_tiles(problem, whole);
 }
 
-/// How the backward pass fills the device where its kv tiles do not.
-struct KvTileChoice {
-  bool low = false;  // tiles of 64 keys, which head dimensions above 128 have anyway
-  int splits = 1;    // see ProgramOptions::query_splits
-};
-/// What ends first: splits, and more of them, by three hundredths at least; low tiles although each of their
-/// rows takes longer.
-KvTileChoice kv_tile_choice(const AttentionProblem& problem) {
-  constexpr double kShareOfSplits = 0.97, kShareOfLow = 0.5;
+/// In how many splits the backward pass ends first, by three hundredths at least: see
+/// ProgramOptions::query_splits.
+int query_splits(const AttentionProblem& problem) {
+  constexpr double kShareOfSplits = 0.97;
   constexpr int kMostWaves = 4;
-  const int head_dim = static_cast<int>(problem.head_dim);
-  const TileShape whole = flash3_backward_shape(head_dim).tile;
-  const std::int64_t tiles = problem.batch * problem.heads_kv * num_n_blocks(problem.band(), whole),
-                     most = kMostWaves * kHopperMultiprocessors / tiles;
-  if (is_fp8(problem.dtype) || tiles > 2 * kHopperMultiprocessors) return {};
-  KvTileChoice choice;
-  double first = end_of_kv_tiles(problem, whole);
-  for (std::int64_t splits = 2; splits <= most; ++splits) {
-    const double end = end_of_kv_tiles(problem, whole, static_cast<int>(splits));
+  const TileShape tile = flash3_backward_shape(static_cast<int>(problem.head_dim)).tile;
+  const std::int64_t tiles = problem.batch * problem.heads_kv * num_n_blocks(problem.band(), tile);
+  if (is_fp8(problem.dtype) || tiles > 2 * kHopperMultiprocessors) return 1;
+  int best = 1;
+  double first = end_of_kv_tiles(problem, tile);
+  const int most = static_cast<int>(kMostWaves * kHopperMultiprocessors / tiles);
+  for (int splits = 2; splits <= most; ++splits) {
+    const double end = end_of_kv_tiles(problem, tile, splits);
     if (end >= kShareOfSplits * first) continue;
     first = end;
-    choice.splits = static_cast<int>(splits);
+    best = splits;
   }
-  if (head_dim <= 64 || head_dim > 128 || tiles > kHopperMultiprocessors) return choice;
-  if (problem.seqlen_q * problem.group_size() < 512) return choice;
-  if (end_of_kv_tiles(problem, {64, 64}) < kShareOfLow * first) return {.low = true};
-  return choice;
+  return best;
 }
 
 Flash3ForwardShape forward_shape(const TileProgram& program) {
@@ -113,8 +104,7 @@ Flash3ForwardShape forward_shape(const TileProgram& program) {
 
 Flash3BackwardShape backward_shape(const TileProgram& program) {
   const int head_dim = static_cast<int>(program.problem.head_dim);
-  return flash3_backward_shape(head_dim, program.ordered, Flash3::short_rows(program.problem),
-                               head_dim <= 128 && program.tile.block_n == 64);
+  return flash3_backward_shape(head_dim, program.ordered, Flash3::short_rows(program.problem));
 }
 
 Flash3Fp8Shape fp8_shape(const AttentionProblem& problem, Fp8Sums sums) {
@@ -122,8 +112,7 @@ Flash3Fp8Shape fp8_shape(const AttentionProblem& problem, Fp8Sums sums) {
 }
 
 bool can_persist(const AttentionProblem& problem) {
-  return !kv_tile_choice(problem).low &&
-         flash3_backward_shape(static_cast<int>(problem.head_dim), false, true).persistent &&
+  return flash3_backward_shape(static_cast<int>(problem.head_dim), false, true).persistent &&
          flash3_backward_persistent(problem.visible_pairs(),
                                     problem.batch * problem.heads * problem.seqlen_q);
 }
@@ -149,11 +138,8 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
                    is_fp8(problem.dtype)
                        ? fp8_shape(problem, Fp8Sums::two_level).tile
                        : flash3_forward_shape(static_cast<int>(problem.head_dim), low_q_tiles(problem)).tile);
-  const KvTileChoice kv_tiles = kv_tile_choice(problem);
-  options.query_splits = kv_tiles.splits;
-  options.set_tile(
-      Direction::backward,
-      flash3_backward_shape(static_cast<int>(problem.head_dim), false, false, kv_tiles.low).tile);
+  options.query_splits = query_splits(problem);
+  options.set_tile(Direction::backward, flash3_backward_shape(static_cast<int>(problem.head_dim)).tile);
   options.backward = BackwardOrder::fused;
   options.scan = Scan::descending;
   options.work_counter = true;

@@ -100,13 +100,6 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
   if (is_fp8(program.problem.dtype)) return launch_fp8_forward(program, arguments, stream);
   dispatch(program.problem, [&]<WgmmaType kType, int kHeadDim>() {
     if (program.name == PassName::dkdvdq) {
-      if constexpr (64 < kHeadDim && kHeadDim <= 128) {
-        if (program.tile.block_n == 64) {
-          return program.ordered
-                     ? launch_backward<kType, Flash3LowBackwardChoice<true>>(program, arguments, stream)
-                     : launch_backward<kType, Flash3LowBackwardChoice<false>>(program, arguments, stream);
-        }
-      }
       if (program.ordered) {
         return launch_backward<kType, Flash3BackwardChoice<kHeadDim, true>>(program, arguments, stream);
       }

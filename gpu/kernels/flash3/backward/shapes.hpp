@@ -136,15 +136,11 @@ struct Flash3BackwardLayout {
 
 /// Registers bound the tile: of a warpgroup's 64 keys, a thread holds own_cols() of dK and dV together, and
 /// twice score_queries() / 2 of S and dP. Shared memory bounds the stages.
-/// @param ordered  see Flash3BackwardShape; short_rows  see flash3_short_rows(); low  64 keys, for grids of
-/// few tiles: see kv_tile_choice() of flash3.cpp
+/// @param ordered  see Flash3BackwardShape; short_rows  see flash3_short_rows()
 constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered = false,
-                                                    bool short_rows = false, bool low = false) {
+                                                    bool short_rows = false) {
   constexpr Flash3Split kKeys = Flash3Split::keys, kSpecialised = Flash3Split::specialised;
   const bool persistent = short_rows && !ordered;
-  if (head_dim > 64 && head_dim <= 128 && low) {
-    return {{64, 64}, 128, kSpecialised, 3, 1, 2, false, 32, true, false, ordered};
-  }
   if (head_dim <= 64)
     return {{128, 128}, 64, kKeys, 3, 2, 2, false, 64, false, persistent, ordered, !persistent};
   if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, 2, ordered, 32, false, false, ordered, !ordered};
@@ -195,16 +191,11 @@ template <int kHeadDim, bool kOrdered = false, bool kShortRows = false>
 struct Flash3BackwardChoice {
   static constexpr Flash3BackwardShape shape = flash3_backward_shape(kHeadDim, kOrdered, kShortRows);
 };
-template <bool kOrdered>
-struct Flash3LowBackwardChoice {
-  static constexpr Flash3BackwardShape shape = flash3_backward_shape(128, kOrdered, false, true);
-};
 static_assert(flash3_backward_shape(64, false, true).can_persist());
 static_assert(flash3_backward_shape(128, false, true).can_persist());
 static_assert(Flash3BackwardLayout(flash3_backward_shape(64)).end <= kSm90SharedBytes);
 static_assert(Flash3BackwardLayout(flash3_backward_shape(96)).end <= kSm90SharedBytes);
 static_assert(Flash3BackwardLayout(flash3_backward_shape(128)).end <= kSm90SharedBytes);
-static_assert(Flash3BackwardLayout(flash3_backward_shape(128, false, false, true)).end <= kSm90SharedBytes);
 static_assert(Flash3BackwardLayout(flash3_backward_shape(160)).end <= kSm90SharedBytes);
 static_assert(Flash3BackwardLayout(flash3_backward_shape(192)).end <= kSm90SharedBytes);
 static_assert(Flash3BackwardLayout(flash3_backward_shape(256)).end <= kSm90SharedBytes);

@@ -220,11 +220,6 @@ TEST_CASE("flash3 backward: persistent CTAs") {
   check_backward<Flash3BackwardChoice<64, false, true>>();
   check_backward<Flash3BackwardChoice<128, false, true>>();
 }
-TEST_CASE("flash3 backward: kv tiles of 64 keys, where there are few") {
-  check_backward<Flash3LowBackwardChoice<false>>();
-  check_shared<Flash3LowBackwardChoice<false>>();
-  check_backward<Flash3LowBackwardChoice<true>>();
-}
 TEST_CASE("flash3 backward: head_dim 160") { check_both_orders<160>(); }
 TEST_CASE("flash3 backward: head_dim 96") { check_both_orders<96>(); }
 TEST_CASE("flash3 backward: head_dim 128") { check_both_orders<128>(); }

@@ -95,9 +95,18 @@ TEST_CASE("q tiles are 64 rows high where whole ones would leave multiprocessors
   CHECK(forward_tile(causal(4, 32, 4096, 64)) == TileShape{256, 64});
   CHECK(forward_tile(causal(4, 32, 4096, 128)) == TileShape{128, 128});
   CHECK(forward_tile(causal(1, 1, 300, 128)) == TileShape{128, 128});
-  const auto backward_tile = [](const AttentionProblem& problem) {
-    return Flash3::default_options(problem)[PassName::dkdvdq].tile;
+}
+
+TEST_CASE(
+    "kv tiles are shared where they would leave multiprocessors without work, by no more CTAs than pay") {
+  const auto splits = [](const AttentionProblem& problem) {
+    return Flash3::default_options(problem).query_splits;
   };
-  CHECK(backward_tile(causal(1, 1, 2048, 128)) == TileShape{64, 64});
-  CHECK(backward_tile(causal(4, 32, 4096, 128)) == TileShape{64, 128});
+  CHECK(splits(causal(1, 1, 2048, 128)) > 1);
+  CHECK(splits(causal(1, 1, 2048, 256)) > 1);
+  CHECK(splits(causal(4, 32, 4096, 128)) == 1);
+  CHECK(splits(causal(1, 11, 850, 72)) == 1);  // the sums would cost more than they gain
+  AttentionProblem grouped = causal(1, 8, 179, 160);
+  grouped.heads_kv = 1;
+  CHECK(splits(grouped) >= 8);
 }
