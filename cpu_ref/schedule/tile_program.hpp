@@ -43,11 +43,11 @@ struct TileAccess {
 inline constexpr std::int64_t kSectorBytes = 32;
 
 /// A tensor that the copy engine (TMA) loads, by boxes of so many rows of panels of so many bytes: those of a
-/// tile that begin inside the tensor. A box crosses SM<->L2 whole, zeros beyond the tensor included, a panel's
-/// row at a time: the sectors that its data touch, and as many as its zeros fill. So a whole panel that begins
-/// in the middle of a sector takes one sector more, and one that the row ends in the middle of a sector always
-/// does. Counted on an H200 and an H100 at each multiple of 8: head_dim 72 in 16 bits takes 304 bytes for rows
-/// of 144. Rows lie one after the other and are multiples of 16 bytes; there is no padding.
+/// tile that begin inside the tensor. A box crosses SM<->L2 whole, zeros beyond the tensor included, by a
+/// panel's row: the sectors that its data touch, and as many as its zeros fill. So a whole panel that begins
+/// inside a sector takes one sector more, and one in which the row ends inside a sector always does. Counted
+/// on an H200 and an H100 at each multiple of 8: head_dim 72 in 16 bits takes 304 bytes for rows of 144.
+/// Rows lie one after the other and are multiples of 16 bytes; there is no padding.
 struct Boxes {
   TensorName tensor;
   int rows = 0;

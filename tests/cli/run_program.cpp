@@ -21,7 +21,8 @@ std::string read_file(const std::filesystem::path& path) {
 
 namespace {
 
-/// Where the program lies: as it was built, or where $TILESCOPE_PROGRAM says, on a machine that did not build it.
+/// Where the program lies: as it was built, or where $TILESCOPE_PROGRAM says, on a machine that did not build
+/// it.
 const char* program() {
   const char* elsewhere = std::getenv("TILESCOPE_PROGRAM");
   return elsewhere ? elsewhere : TILESCOPE_PROGRAM;

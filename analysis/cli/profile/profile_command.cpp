@@ -247,8 +247,7 @@ void add_command_options(ProfileArguments& arguments, CLI::App& command) {
   command.add_flag("--communication", arguments.command.request.communication,
                    "measure kernels that wait for other devices too, as NCCL's do: one device a process");
   add_integer(command, "--timeout,--time-limit", arguments.command.time_limit_s, 0, kMostTimeLimit_s,
-              fmt::format("end the command and its children after N seconds ({}; 0: never)",
-                          kTimeLimit_s));
+              fmt::format("end the command and its children after N seconds ({}; 0: never)", kTimeLimit_s));
 }
 
 }  // namespace

@@ -39,13 +39,15 @@ void check(AttentionProblem problem, Direction direction, double counted) {
   CHECK(passes == 1);
 }
 
-TEST_CASE("gpu:flash3 reads whole boxes, as counted on an H200, and on an H100 where rows do not begin at sectors") {
+TEST_CASE(
+    "gpu:flash3 reads whole boxes, as counted on an H200, and on an H100 where rows do not begin at "
+    "sectors") {
   // By head_dim, over the bytes of the rows.
   const std::map<int, double> of_16_bits = {
-      {24, 3.333},  {40, 2.000},  {56, 1.429},  {64, 1.000},  {72, 2.111},  {80, 1.600},  {88, 1.727},
-      {96, 1.333},  {104, 1.462}, {112, 1.143}, {120, 1.267}, {128, 1.000}, {136, 1.647}, {152, 1.474},
-      {160, 1.200}, {168, 1.333}, {184, 1.217}, {192, 1.000}, {200, 1.480}, {216, 1.370}, {224, 1.143},
-      {232, 1.276}, {248, 1.194}, {256, 1.000}};
+      {24, 3.333},  {40, 2.000},  {56, 1.429},  {64, 1.000},  {72, 2.111},  {80, 1.600},
+      {88, 1.727},  {96, 1.333},  {104, 1.462}, {112, 1.143}, {120, 1.267}, {128, 1.000},
+      {136, 1.647}, {152, 1.474}, {160, 1.200}, {168, 1.333}, {184, 1.217}, {192, 1.000},
+      {200, 1.480}, {216, 1.370}, {224, 1.143}, {232, 1.276}, {248, 1.194}, {256, 1.000}};
   const std::map<int, double> of_fp8 = {{48, 2.000},  {64, 1.000},  {96, 1.333},
                                         {128, 1.000}, {208, 1.462}, {240, 1.267}};
   AttentionProblem problem{.batch = 1, .heads = 2, .seqlen_q = 1536, .seqlen_k = 1536};
