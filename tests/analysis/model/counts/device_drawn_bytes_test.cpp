@@ -102,6 +102,8 @@ void check_pass(const PassRecord& pass) {
                                    sum_of(causes, false));
   // Kv tiles that wait for each other look at their flags again and again, which the closed form has once.
   const bool waits = pass.choices.backward == BackwardOrder::ordered || pass.choices.dq_start;
+  CAPTURE(read);
+  CAPTURE(written);
   CHECK(read >= -kMostOfReads);
   CHECK((waits || read <= kMostOfReads));
   CHECK(std::abs(written) <= kMostOfWrites);
