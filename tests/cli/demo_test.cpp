@@ -31,11 +31,11 @@ TEST_CASE("demo passes, and leaves records that can be read and a report") {
   CHECK(html.str().find("<svg") != std::string::npos);
   CHECK(html.str().find("</html>") != std::string::npos);
   // Two groups of numbers under one heading say whose they are.
-  CHECK(html.str().find("<h2>Every kernel, problem by problem (a100-40gb model, h200 model") !=
+  CHECK(html.str().find("<h3>Every kernel, problem by problem (a100-40gb model, h200 model") !=
         std::string::npos);
   // Table and page round alike.
   CHECK(result.out.find("26.6x") != std::string::npos);
-  CHECK(html.str().find("(26.6x at <") != std::string::npos);
+  CHECK(html.str().find("<td>26.6x<td>") != std::string::npos);
 
   // A table that it shows is what the command above it prints.
   const std::size_t command = result.out.find("$ ./tilescope simulate --preset gpt2-medium");

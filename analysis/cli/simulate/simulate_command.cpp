@@ -71,8 +71,7 @@ void add_machine_options(SimulateArguments& arguments, CLI::App& command) {
 void add_replay_options(SimulateArguments& arguments, CLI::App& command) {
   command.add_flag("--closed-form", arguments.closed_form_only, "formulas alone, no replay")
       ->group(kMachineGroup);
-  command.add_flag("--curve", arguments.curve, "also DRAM bytes against L2 size; printed with the details")
-      ->group(kMachineGroup);
+  command.add_flag("--curve", arguments.curve, "also DRAM bytes against L2 size")->group(kMachineGroup);
   command
       .add_flag("--tune-bytes", arguments.tune_bytes,
                 "which tiles, orders and scans move least: the Pareto front of SM<->L2 and DRAM bytes")
@@ -191,6 +190,18 @@ void print_details(const std::vector<SimulateJob>& jobs, const std::vector<RunEn
   }
 }
 
+/// --curve without --detail.
+void print_curves(const std::vector<SimulateJob>& jobs, const std::vector<RunEntry>& runs,
+                  const std::vector<Direction>& directions, const CommandContext& context) {
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    for (const Direction direction : directions) {
+      context.print(
+          fmt::format("\n{}, {}, {}\n", runs[i].kernel, to_string(direction), jobs[i].machine->name));
+      context.print(curve_table(runs[i], direction));
+    }
+  }
+}
+
 /// --explain-model: what the numbers of the tables rest on.
 std::string model_lines(const std::vector<SimulateJob>& jobs, const std::vector<RunEntry>& runs,
                         const std::vector<Machine>& machines, const SimulationOptions& how) {
@@ -220,10 +231,11 @@ void print_results(const SimulateArguments& arguments, const std::vector<Simulat
                    const SimulationOptions& how, const CommandContext& context) {
   if (arguments.sweep.given()) {
     context.print(simulated_sweep_table(runs));
-  } else if (arguments.detail || arguments.curve) {
+  } else if (arguments.detail) {
     print_details(jobs, runs, arguments, how, context);
   } else {
     context.print(comparison_table(runs, jobs));
+    if (arguments.curve && how.replay) print_curves(jobs, runs, arguments.problem.directions(), context);
   }
   if (arguments.explain_model) context.print(model_lines(jobs, runs, machines, how));
   if (!arguments.sweep.given() && !arguments.detail && !arguments.explain_model) {
