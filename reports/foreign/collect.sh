@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Makes the records of this folder on a machine with a GPU, PyTorch and Triton: each problem's kernels with their
 # bytes and what these are made of. TILESCOPE names the program.
-# collect.sh [FOLDER [--drawn SEED COUNT]]: the warm_and_collect problems below, or COUNT drawn ones
+# collect.sh [FOLDER [--drawn SEED COUNT]]: the three problems below, or COUNT drawn ones
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 script=reports/foreign/attention_kernels.py

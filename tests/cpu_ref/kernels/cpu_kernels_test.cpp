@@ -297,16 +297,20 @@ TEST_CASE("the ordered order has the passes and the bits of the fused one, which
   check_same_as(BackwardOrder::ordered, BackwardOrder::fused, &TileProgram::ordered, 1, 1);
 }
 
+/// Two key/value heads, ragged and padded; some queries see no key.
+AttentionProblem problem_of_unequal_rows(std::int64_t heads) {
+  return {.batch = 2,
+          .heads = heads,
+          .heads_kv = 2,
+          .seqlen_q = 90,
+          .seqlen_k = 50,
+          .head_dim = 12,
+          .causal = true,
+          .key_lengths = {50, 21}};
+}
+
 TEST_CASE("sums of dQ that the first kv tile stores are those that are cleared and added to") {
-  // Some queries see no key.
-  const AttentionProblem p{.batch = 2,
-                           .heads = 4,
-                           .heads_kv = 2,
-                           .seqlen_q = 90,
-                           .seqlen_k = 50,
-                           .head_dim = 12,
-                           .causal = true,
-                           .key_lengths = {50, 21}};
+  const AttentionProblem p = problem_of_unequal_rows(4);
   ProgramOptions options = ProgramOptions::with_tile({16, 8});
   const Kernel& kernel = cpu_kernels().back();
   for (const BackwardOrder order : {BackwardOrder::fused, BackwardOrder::ordered}) {
@@ -332,14 +336,7 @@ TEST_CASE("sums of dQ that the first kv tile stores are those that are cleared a
 }
 
 TEST_CASE("CTAs that share kv tiles cut their walks and leave the gradients of whole ones") {
-  const AttentionProblem p{.batch = 2,
-                           .heads = 6,
-                           .heads_kv = 2,
-                           .seqlen_q = 90,
-                           .seqlen_k = 50,
-                           .head_dim = 12,
-                           .causal = true,
-                           .key_lengths = {50, 21}};
+  const AttentionProblem p = problem_of_unequal_rows(6);
   ProgramOptions options = ProgramOptions::with_tile({16, 8});
   options.backward = BackwardOrder::fused;
   const Kernel& kernel = cpu_kernels().back();
