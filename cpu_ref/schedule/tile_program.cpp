@@ -119,6 +119,11 @@ std::int64_t TileProgram::shared_bytes(int stages) const {
   return bytes;
 }
 
+bool TileProgram::evict_first(TensorName tensor) const {
+  return std::any_of(boxes.begin(), boxes.end(),
+                     [tensor](const Boxes& one) { return one.tensor == tensor && one.evict_first; });
+}
+
 std::int64_t TileProgram::filled_bytes(TensorName tensor, std::int64_t head, std::int64_t begin,
                                        std::int64_t end) const {
   const auto found = std::find_if(boxes.begin(), boxes.end(),

@@ -52,6 +52,7 @@ struct Boxes {
   TensorName tensor;
   int rows = 0;
   int panel_bytes = 0;
+  bool evict_first = false;  // the L2 is asked to give up these lines before all others
   bool operator==(const Boxes&) const = default;
 };
 
@@ -161,6 +162,7 @@ struct TileProgram {
   std::vector<std::vector<Operand>> phases;
   std::vector<Operand> epilogue;
   std::vector<Boxes> boxes;  // of operands that are loaded so: what a kernel's row says
+  bool evict_first(TensorName tensor) const;
   /// Accesses to the counter of blocks and the flags of DqStart: by the pass, by each CTA, and beside each
   /// access of kind store_then_reduce that stores, or reduces.
   struct {

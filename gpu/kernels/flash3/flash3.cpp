@@ -171,21 +171,22 @@ bool Flash3::persistent(const TileProgram& program) {
 std::vector<Boxes> Flash3::boxes(const TileProgram& program) {
   using enum TensorName;
   const int bytes = element_bytes(program.problem.dtype);
-  const auto boxes = [bytes](TensorName tensor, const gpu::sm90::PanelTile& tile) {
-    return Boxes{tensor, tile.rows, tile.panel_cols() * bytes};
+  const auto boxes = [bytes](TensorName tensor, const gpu::sm90::PanelTile& tile, bool evict_first = false) {
+    return Boxes{tensor, tile.rows, tile.panel_cols() * bytes, evict_first};
   };
+  constexpr bool kEvictFirst = true;  // what a CTA loads once: CacheHint of the producers
   if (program.name == PassName::forward && is_fp8(program.problem.dtype)) {
     const Flash3Fp8Shape shape = fp8_shape(program.problem, program.fp8_sums);
-    return {boxes(q, shape.q_tile()), boxes(k, shape.kv_tile()), boxes(v, shape.kv_tile())};
+    return {boxes(q, shape.q_tile(), kEvictFirst), boxes(k, shape.kv_tile()), boxes(v, shape.kv_tile())};
   }
   if (program.name == PassName::forward) {
     const Flash3ForwardShape shape = forward_shape(program);
-    return {boxes(q, shape.q_tile()), boxes(k, shape.kv_tile()), boxes(v, shape.kv_tile())};
+    return {boxes(q, shape.q_tile(), kEvictFirst), boxes(k, shape.kv_tile()), boxes(v, shape.kv_tile())};
   }
   if (program.name != PassName::dkdvdq) return {};
   const Flash3BackwardShape shape = backward_shape(program);
-  return {boxes(q, shape.q_tile()), boxes(dout, shape.q_tile()), boxes(k, shape.kv_tile()),
-          boxes(v, shape.kv_tile())};
+  return {boxes(q, shape.q_tile()), boxes(dout, shape.q_tile()), boxes(k, shape.kv_tile(), kEvictFirst),
+          boxes(v, shape.kv_tile(), kEvictFirst)};
 }
 
 LaunchShape Flash3::launch_shape(const TileProgram& program) {

@@ -25,6 +25,7 @@ class LineSample {
   struct Line {
     std::uint8_t set;
     std::uint8_t home;  // the partition where it meets DRAM
+    bool evict_first = false;
     bool operator==(const Line&) const = default;
   };
 
@@ -48,8 +49,11 @@ class LineSample {
     }
   }
   /// Numbers those lines.
-  void place(std::int64_t address, std::int64_t bytes) {
-    for_each_line(address, bytes, [this](std::int64_t, Line line) { append(line); });
+  void place(std::int64_t address, std::int64_t bytes, bool evict_first = false) {
+    for_each_line(address, bytes, [this, evict_first](std::int64_t, Line line) {
+      line.evict_first = evict_first;
+      append(line);
+    });
   }
   /// Gives a line the next number. @throws MachineLacks when there are too many
   void append(Line line) {

@@ -80,11 +80,23 @@ std::size_t SplitL2::find(Set set, Entry clean) const {
 
 void SplitL2::fill(Set set, LineSample::Number number) {
   ++filled_;
-  Entry& oldest = set.places[after(set.state.newest, ways_ - 1)];
-  if (oldest & kDirty) write_back(set, oldest);
-  oldest = kEmpty;
+  make_room(set);
   set.state.newest = static_cast<std::uint16_t>(after(set.state.newest, ring_ - 1));
   set.newest() = entry_of(number);
+  set.state.evict_first += (*sample_)[number].evict_first;
+}
+
+void SplitL2::make_room(Set set) {
+  const std::size_t oldest = after(set.state.newest, ways_ - 1);
+  if (set.places[oldest] == kEmpty) return;
+  std::size_t place = oldest;
+  if (set.state.evict_first > 0) {
+    while (!(*sample_)[set.places[place] >> 1].evict_first) place = after(place, ring_ - 1);
+    --set.state.evict_first;
+  }
+  if (set.places[place] & kDirty) write_back(set, set.places[place]);
+  for (; place != oldest; place = after(place, 1)) set.places[place] = set.places[after(place, 1)];
+  set.places[oldest] = kEmpty;
 }
 
 void SplitL2::make_newest_dirty(Set set) {

@@ -14,8 +14,10 @@ namespace tilescope {
 
 /// What the two partitions keep of the sampled lines. SMs ask the partition beside them: a load that misses
 /// there goes on to the line's home, and both keep the line; a store leaves it in both as well; a reduction
-/// is done at the home alone. Sets are LRU, and a partition forgets without telling the other. A set with
-/// more dirty lines than it may have writes the oldest of them back and keeps it. Empty at first.
+/// is done at the home alone. A full set gives up the oldest of the lines that are to go first, or else the
+/// oldest, and a partition forgets without telling the other. The hint to keep a line to the last does
+/// nothing, as measured where no part of the L2 is set aside for such lines. A set with more dirty lines than
+/// it may have writes the oldest of them back and keeps it. Empty at first.
 class SplitL2 {
  public:
   /// The sample must outlive this; it may grow.
@@ -42,6 +44,7 @@ class SplitL2 {
   struct SetState {
     std::uint16_t newest = 0;  // place
     std::uint16_t dirty = 0;   // lines
+    std::uint16_t evict_first = 0;
   };
   /// The places of a set, in a ring: the newest line, older ones after it, and then empty places.
   struct Set {
@@ -60,6 +63,8 @@ class SplitL2 {
   bool touch(Set set, LineSample::Number line);
   /// Takes in a line that the set does not hold.
   void fill(Set set, LineSample::Number line);
+  /// Leaves the oldest place empty.
+  void make_room(Set set);
   /// Marks the newest line of its home's set as dirty.
   void make_newest_dirty(Set set);
   void write_back(Set set, Entry& entry);

@@ -42,7 +42,7 @@ void StepLines::add(const std::vector<Operand>& operands, const TileProgram& pro
           if (operand.kind == AccessKind::load) {
             step.asked.filled_bytes += numbers_.filled_bytes(operand.tensor, group);
           }
-          loads = loads && operand.kind == AccessKind::load;
+          loads = loads && operand.kind == AccessKind::load && !program.evict_first(operand.tensor);
           const LineSample::Range range = lines[numbered.number];
           count += range.count();
           if (range.count() > 0) touches_.push_back({range, operand.kind});

@@ -24,7 +24,7 @@ class StepLines {
     SmTraffic asked;
     std::uint32_t begin = 0, end = 0;  // of its touches
     /// When a CTA has made it, others beside the same partition find all as that one has left it: loads
-    /// alone, of no more lines than fit a set.
+    /// alone, of no more lines than fit a set, of which none is to go first.
     bool found_by_others = false;
   };
   static constexpr std::int64_t kNone = -1;

@@ -63,8 +63,10 @@ TileLines::TileLines(const TileProgram& program, const TileNumbering& numbers, c
 LineSample::Range TileLines::place(TensorName tensor, const AccessGroup& group, std::uint32_t tile) {
   LineSample::Range& lines = ranges_[tile];
   lines.begin = sample_.size();
-  memory_.for_each_run(tensor, group,
-                       [this](std::int64_t address, std::int64_t bytes) { sample_.place(address, bytes); });
+  const bool evict_first = program_->evict_first(tensor);
+  memory_.for_each_run(tensor, group, [this, evict_first](std::int64_t address, std::int64_t bytes) {
+    sample_.place(address, bytes, evict_first);
+  });
   lines.end = sample_.size();
   return lines;
 }

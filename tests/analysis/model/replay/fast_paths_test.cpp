@@ -163,6 +163,17 @@ TEST_CASE("steps whose lines do not fit their sets are made by every CTA") {
   CHECK(traffic.dram_read_bytes > 2 * closed_form_bytes(programs.front()).compulsory_read_bytes);
 }
 
+TEST_CASE("a step may push out its own lines where these are to go first") {
+  const AttentionProblem p{.batch = 1, .heads = 1, .seqlen_q = 16 * 8, .seqlen_k = 4 * 1500, .head_dim = 32};
+  TileProgram program =
+      build_programs(Algorithm::flash2, Direction::forward, p, ProgramOptions::with_tile({16, 4})).front();
+  program.boxes = {{TensorName::k, 4, 128, true}};
+  const SplitL2Shape shape{128 * SplitL2Shape::kLineBytes * 20, 20, {{4, 0}, {4, 1}}};
+  const CtaSchedule schedule{.co_resident_ctas = 8, .sm_groups = shape.sm_groups};
+  CHECK(simulate_split_l2(program, schedule, shape) ==
+        testing::plain_split_l2(program, schedule, shape, PagePlacement::contiguous));
+}
+
 TEST_CASE("an LRU cache of one size moves what the stack says of that size") {
   for (int seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);

@@ -166,6 +166,7 @@ class PlainCtas {
 struct PlainLine {
   std::int64_t address, set;
   int home;
+  bool evict_first = false;
   auto operator<=>(const PlainLine&) const = default;
 };
 
@@ -221,11 +222,14 @@ class PlainSplitL2 {
     const auto place = std::find(set.begin(), set.end(), line);
     const bool held = place != set.end();
     if (held) set.erase(place);
-    set.insert(set.begin(), line);
-    if (static_cast<std::int64_t>(set.size()) > ways_) {
-      if (set.back().home == partition) written_back_ += static_cast<std::int64_t>(dirty_.erase(set.back()));
-      set.pop_back();
+    if (static_cast<std::int64_t>(set.size()) == ways_) {
+      auto gone =
+          std::find_if(set.rbegin(), set.rend(), [](const PlainLine& one) { return one.evict_first; });
+      if (gone == set.rend()) gone = set.rbegin();
+      if (gone->home == partition) written_back_ += static_cast<std::int64_t>(dirty_.erase(*gone));
+      set.erase(std::next(gone).base());
     }
+    set.insert(set.begin(), line);
     return held;
   }
   void make_dirty(const PlainLine& line) {
@@ -286,7 +290,10 @@ inline SplitL2Traffic plain_split_l2(const TileProgram& program, CtaSchedule sch
         if (kind == AccessKind::reduce) traffic.reduce_bytes += access.bytes;
         if (first) {
           memory.for_each_run(operand.tensor, group, [&](std::int64_t address, std::int64_t bytes) {
-            for (const PlainLine& line : plain_lines(shape, address, bytes)) tile.lines.push_back(line);
+            for (PlainLine line : plain_lines(shape, address, bytes)) {
+              line.evict_first = program.evict_first(operand.tensor);
+              tile.lines.push_back(line);
+            }
           });
           if (kind != AccessKind::store) first_read += access.bytes;
         }

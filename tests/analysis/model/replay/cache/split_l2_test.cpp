@@ -154,6 +154,22 @@ TEST_CASE("a set with more than half of its lines dirty writes the oldest back a
   }
 }
 
+TEST_CASE("lines that are to go first make room for a stream, and what all read again stays") {
+  const SplitL2Shape shape = *load_machine("h200").split_l2();
+  for (const bool hinted : {false, true}) {
+    CAPTURE(hinted);
+    LineSample sample(shape);
+    SplitL2 l2(sample);
+    sample.place(0, 16 * kMiB);
+    const LineSample::Range kept{0, sample.size()};
+    sample.place(64 * kMiB, 64 * kMiB, hinted);
+    const LineSample::Range stream{kept.end, sample.size()};
+    CHECK(l2.access(AccessKind::load, kept, 0) == kept.count());
+    CHECK(l2.access(AccessKind::load, stream, 0) == stream.count());
+    CHECK(l2.access(AccessKind::load, kept, 0) == (hinted ? 0 : kept.count()));
+  }
+}
+
 TEST_CASE("a sample stands for the whole") {
   const SplitL2Shape shape = *load_machine("h200").split_l2();
   for (const std::int64_t start : {std::int64_t{64}, 3 * kMiB, 777 * kMiB + 4096}) {
