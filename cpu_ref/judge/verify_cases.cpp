@@ -7,7 +7,7 @@
 namespace tilescope {
 namespace {
 
-struct Mask {
+struct MaskSides {
   bool causal = false;
   std::int64_t left = -1, right = -1;
 };
@@ -29,9 +29,10 @@ std::vector<std::int64_t> edge_lengths(std::int64_t tile_rows) {
 }
 
 /// No mask, causal, windows narrower and wider than a tile, and a window whose edges are those of tiles.
-std::array<Mask, 5> masks_for(TileShape tile) {
-  return {Mask{}, Mask{.causal = true}, Mask{.left = tile.block_n / 2 + 1, .right = 3},
-          Mask{.causal = true, .left = tile.block_n + 2}, Mask{.left = tile.block_n, .right = tile.block_n}};
+std::array<MaskSides, 5> masks_for(TileShape tile) {
+  return {MaskSides{}, MaskSides{.causal = true}, MaskSides{.left = tile.block_n / 2 + 1, .right = 3},
+          MaskSides{.causal = true, .left = tile.block_n + 2},
+          MaskSides{.left = tile.block_n, .right = tile.block_n}};
 }
 
 class CaseList {
@@ -51,7 +52,7 @@ class CaseList {
     return c;
   }
   /// Adds the case; a sweep keeps every `keep_one_in`-th of those offered to it.
-  void add(VerifyCase c, const Mask& mask, int quick_keeps_one_in = 4) {
+  void add(VerifyCase c, const MaskSides& mask, int quick_keeps_one_in = 4) {
     const int keep_one_in = size_ == SweepSize::quick ? quick_keeps_one_in : 1;
     if (offered_++ % keep_one_in != 0) return;
     c.problem.causal = mask.causal;
@@ -77,7 +78,7 @@ void add_edge_lengths(CaseList& list, TileShape tile, SweepSize size) {
   int turn = 0;
   for (std::int64_t seqlen_q : edge_lengths(tile.block_m)) {
     for (std::int64_t seqlen_k : edge_lengths(tile.block_n)) {
-      for (const Mask& mask : masks_for(tile)) {
+      for (const MaskSides& mask : masks_for(tile)) {
         for (ElementType dtype : kGradientTypes) {
           if (size != SweepSize::full && dtype != kGradientTypes[turn % 3]) continue;
           VerifyCase c = list.several_tiles();
@@ -99,7 +100,7 @@ void add_edge_lengths(CaseList& list, TileShape tile, SweepSize size) {
 /// Element types x masks x head groupings x dropout.
 void add_features(CaseList& list, TileShape tile) {
   for (ElementType dtype : kElementTypes) {
-    for (const Mask& mask : masks_for(tile)) {
+    for (const MaskSides& mask : masks_for(tile)) {
       for (const Grouping& group : kGroupings) {
         for (double dropout : {0.0, 0.25}) {
           VerifyCase c = list.several_tiles();
@@ -163,9 +164,9 @@ void add_head_sizes(CaseList& list) {
 /// Rows that see no key: the first under a causal mask with fewer keys, both ends under a narrow window.
 void add_empty_rows(CaseList& list, TileShape tile) {
   for (ElementType dtype : kGradientTypes) {
-    for (const auto& [extra, mask] : {std::pair{tile.block_m + 1, Mask{.causal = true}},
-                                      {2 * tile.block_m + 1, Mask{.causal = true, .left = 0}},
-                                      {tile.block_m, Mask{.left = 1, .right = 1}}}) {
+    for (const auto& [extra, mask] : {std::pair{tile.block_m + 1, MaskSides{.causal = true}},
+                                      {2 * tile.block_m + 1, MaskSides{.causal = true, .left = 0}},
+                                      {tile.block_m, MaskSides{.left = 1, .right = 1}}}) {
       VerifyCase c = list.several_tiles();
       c.problem.seqlen_q = c.problem.seqlen_k + extra;
       c.problem.dtype = dtype;
@@ -180,7 +181,7 @@ void add_empty_rows(CaseList& list, TileShape tile) {
 /// Batch entries whose keys end inside a tile, at its edge and before the first: rows of padding hold NaN.
 void add_padding(CaseList& list, TileShape tile) {
   int turn = 0;
-  for (const Mask& mask : masks_for(tile)) {
+  for (const MaskSides& mask : masks_for(tile)) {
     for (ElementType dtype : kElementTypes) {
       VerifyCase c = list.several_tiles();
       const std::int64_t keys = c.problem.seqlen_k;
@@ -212,7 +213,7 @@ void add_orders(CaseList& list) {
 void add_diagonal_slices(CaseList& list, TileShape tile) {
   int turn = 0;
   for (const int slices : {2, 4}) {
-    for (const Mask& mask : masks_for(tile)) {
+    for (const MaskSides& mask : masks_for(tile)) {
       VerifyCase c = list.several_tiles();
       c.diagonal_slices = slices;
       c.problem.heads = 2;
@@ -238,7 +239,7 @@ void add_splits(CaseList& list, TileShape tile) {
   for (const bool pack_gqa : {true, false}) {
     for (const SplitPolicy& splits : {SplitPolicy{number, 2}, {fixed, 2 * tile.block_n}, {number, 7}, {}}) {
       if (!pack_gqa && splits.kind == none) continue;
-      for (const Mask& mask : masks_for(tile)) {
+      for (const MaskSides& mask : masks_for(tile)) {
         VerifyCase c = list.several_tiles();
         c.splits = splits;
         c.pack_gqa = pack_gqa;

@@ -57,16 +57,16 @@ VisibleBand AttentionProblem::band(std::int64_t batch) const {
   return key_lengths.empty() ? band() : band().with_keys(static_cast<int>(keys_of(batch)));
 }
 
+Mask AttentionProblem::mask_of(std::int64_t batch) const { return Mask(band(batch)); }
+
+Mask AttentionProblem::no_mask() const {
+  return Mask(VisibleBand{static_cast<int>(seqlen_q), static_cast<int>(seqlen_k)});
+}
+
 std::int64_t AttentionProblem::visible_pairs() const {
   std::int64_t pairs = 0;
-  for_each_length([&](std::int64_t entries, std::int64_t entry) {
-    const VisibleBand visible = band(entry);
-    std::int64_t here = 0;
-    for (int i = 0; i < visible.seqlen_q; ++i) {
-      here += std::max(0, visible.last_key(i) - visible.first_key(i) + 1);
-    }
-    pairs += here * entries;
-  });
+  for_each_length(
+      [&](std::int64_t entries, std::int64_t entry) { pairs += entries * mask_of(entry).visible_pairs(); });
   return pairs * heads;
 }
 

@@ -13,6 +13,7 @@
 
 #include "common/errors.hpp"
 #include "cpu_ref/schedule/descales.hpp"
+#include "cpu_ref/schedule/mask.hpp"
 #include "cpu_ref/schedule/tile_schedule.hpp"
 
 namespace tilescope {
@@ -66,6 +67,10 @@ struct AttentionProblem {
   double scale() const;
   VisibleBand band() const;                    // precondition, as of all below: validate() passed
   VisibleBand band(std::int64_t batch) const;  // of one batch entry, without its padding
+  /// What the queries of a batch entry see of its keys.
+  Mask mask_of(std::int64_t batch) const;
+  /// Of any: each query sees each key, padding too.
+  Mask no_mask() const;
   /// Keys of a batch entry that are no padding.
   std::int64_t keys_of(std::int64_t batch) const {
     return key_lengths.empty() ? seqlen_k : key_lengths[static_cast<std::size_t>(batch)];

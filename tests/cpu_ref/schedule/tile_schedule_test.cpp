@@ -41,15 +41,18 @@ TileCensus census(const AttentionProblem& p, std::int64_t batch, TileShape tile,
   return result;
 }
 
-void check_range(const AttentionProblem& p, std::int64_t batch, TileShape tile, const TileRange& range,
+void check_tiles(const AttentionProblem& p, std::int64_t batch, TileShape tile, const TileRuns& visited,
                  int other_blocks, bool q_axis, int block) {
+  int count = 0;
   for (int other = 0; other < other_blocks; ++other) {
     const TileCensus tiles =
         q_axis ? census(p, batch, tile, block, other) : census(p, batch, tile, other, block);
-    const bool visited = range.begin <= other && other < range.end;
-    CHECK(visited == (tiles.visible > 0));
-    CHECK(range.full(other) == (tiles.visible == tile.block_m * tile.block_n));
+    CHECK(visited.has(other) == (tiles.visible > 0));
+    CHECK(visited.full(other) == (tiles.visible == tile.block_m * tile.block_n));
+    CHECK(visited.count_before(other) == count);
+    if (tiles.visible > 0) CHECK(visited[count++] == other);
   }
+  CHECK(visited.count() == count);
 }
 
 TEST_CASE("a tile is visited exactly when it holds a visible entry, and full exactly when all are") {
@@ -67,15 +70,19 @@ TEST_CASE("a tile is visited exactly when it holds a visible entry, and full exa
     for (std::int64_t batch = 0; batch < p.batch; ++batch) {
       CAPTURE(batch);
       const VisibleBand band = p.band(batch);
+      const Mask mask = p.mask_of(batch);
       for (int m = 0; m < m_blocks; ++m) {
-        check_range(p, batch, tile, kv_tiles(band, tile, m), n_blocks, true, m);
+        check_tiles(p, batch, tile, kv_tiles(band, tile, m), n_blocks, true, m);
+        check_tiles(p, batch, tile, mask.kv_tiles(tile, m), n_blocks, true, m);
       }
       for (int n = 0; n < n_blocks; ++n) {
-        check_range(p, batch, tile, q_tiles<true>(band, tile, n), m_blocks, false, n);
+        check_tiles(p, batch, tile, q_tiles<true>(band, tile, n), m_blocks, false, n);
+        check_tiles(p, batch, tile, mask.q_tiles(tile, n), m_blocks, false, n);
       }
       for (int i = 0; i < p.seqlen_q; ++i) {
         for (int j = 0; j < p.seqlen_k; ++j) {
           REQUIRE(band.visible(i, j) == sees(p, batch, i, j));
+          REQUIRE(mask.visible(i, j) == sees(p, batch, i, j));
           pairs += sees(p, batch, i, j);
         }
       }
