@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "cpu_ref/schedule/masks/mask_models.hpp"
+
 namespace tilescope {
 namespace {
 
@@ -281,6 +283,28 @@ void add_descales(CaseList& list, TileShape tile) {
   }
 }
 
+/// Masks beside bands, in every element type, with padding and dropout in turn.
+void add_masks(CaseList& list, TileShape tile) {
+  int turn = 0;
+  for (const MaskModel& model : mask_models()) {
+    for (ElementType dtype : kElementTypes) {
+      VerifyCase c = list.several_tiles();
+      model.apply_example(c.problem, tile);
+      c.problem.heads_kv = 1 + turn % 2;
+      c.problem.dropout = turn % 3 == 2 ? 0.25 : 0.0;
+      c.problem.dtype = dtype;
+      if (turn % 4 == 1) {
+        c.problem.batch = 2;
+        c.problem.key_lengths = {c.problem.seqlen_k, c.problem.seqlen_k / 2};
+      }
+      c.splits = turn % 4 == 3 ? SplitPolicy{SplitPolicy::Kind::number, 2} : SplitPolicy{};
+      c.pack_gqa = turn % 4 == 3;
+      list.add(c, {c.problem.causal, c.problem.window_left, c.problem.window_right}, 2);
+      ++turn;
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_t head_dim) {
@@ -295,6 +319,7 @@ std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_
   add_diagonal_slices(list, tile);
   add_descales(list, tile);
   add_splits(list, tile);
+  add_masks(list, tile);
   return list.take();
 }
 
