@@ -60,7 +60,7 @@ VisibleBand AttentionProblem::band(std::int64_t batch) const {
 
 Mask AttentionProblem::mask_of(std::int64_t batch) const {
   const VisibleBand visible = band(batch);
-  return mask.any() ? Mask(visible, mask_model(mask.kind).regions(mask, visible)) : Mask(visible);
+  return mask.any() ? Mask(visible, mask_model(mask.kind).regions(*this, visible)) : Mask(visible);
 }
 
 Mask AttentionProblem::no_mask() const {

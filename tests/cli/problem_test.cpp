@@ -62,6 +62,10 @@ TEST_CASE("a mask stands beside causal and window, and documents tell how long t
   const AttentionProblem sink = parse_problem({"--window", "99,0", "--mask", "sink:4"}).problem;
   CHECK(to_string(sink.mask) == "sink:4");
   CHECK(sink.seqlen_k == 1024);
+  const AttentionProblem blocks = parse_problem({"--seqlen", "128", "--mask", "blocks:32;0;;1,2;3"}).problem;
+  CHECK(blocks.mask.numbers == std::vector<std::int64_t>{32, -1, 0, -1, -1, 1, 2, -1, 3});
+  CHECK(to_string(blocks.mask) == "blocks:32;0;;1,2;3");
+  CHECK(to_string(parse_mask("mask", "tree:0,1,1")) == "tree:0,1,1");
   CHECK(describe(MaskRule{MaskKind::documents, std::vector<std::int64_t>(9, 1)}) ==
         "documents:1,1,1,1,1,1,1,1,...");
 }

@@ -7,10 +7,10 @@
 namespace tilescope {
 namespace {
 
-std::vector<MaskRegion> documents_regions(const MaskRule& rule, const VisibleBand& band) {
+std::vector<MaskRegion> documents_regions(const AttentionProblem& problem, const VisibleBand& band) {
   std::vector<MaskRegion> documents;
   int begin = 0;
-  for (const std::int64_t length : rule.numbers) {
+  for (const std::int64_t length : problem.mask.numbers) {
     const Interval tokens{begin, begin + static_cast<int>(length)};
     if (length > 0) documents.push_back({band, tokens, tokens});
     begin = tokens.end;

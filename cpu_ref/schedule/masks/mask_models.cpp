@@ -13,9 +13,16 @@ namespace {
 std::string text_of(const MaskRule& rule, std::size_t most_numbers) {
   if (!rule.any()) return "";
   std::string text(mask_model(rule.kind).name);
+  bool in_row = false;  // whether a number of the row stands there
   for (std::size_t i = 0; i < std::min(rule.numbers.size(), most_numbers); ++i) {
-    text += i == 0 ? ':' : ',';
-    text += std::to_string(rule.numbers[i]);
+    const bool next_row = rule.numbers[i] == kNextRow;
+    if (i == 0) {
+      text += ':';
+    } else if (next_row || in_row) {
+      text += next_row ? ';' : ',';
+    }
+    if (!next_row) text += std::to_string(rule.numbers[i]);
+    in_row = !next_row;
   }
   return rule.numbers.size() > most_numbers ? text + ",..." : text;
 }
@@ -23,7 +30,7 @@ std::string text_of(const MaskRule& rule, std::size_t most_numbers) {
 }  // namespace
 
 std::span<const MaskModel> mask_models() {
-  static const MaskModel all[] = {sink_mask(), prefix_mask(), documents_mask()};
+  static const MaskModel all[] = {sink_mask(), prefix_mask(), documents_mask(), blocks_mask(), tree_mask()};
   return all;
 }
 
@@ -60,13 +67,17 @@ MaskRule parse_mask(const std::string& field, const std::string& text) {
   }
   MaskRule rule{model->kind, {}};
   for (std::size_t begin = colon; begin < text.size();) {
-    const std::size_t end = std::min(text.find(',', begin + 1), text.size());
-    const auto number = read_count(std::string_view(text).substr(begin + 1, end - begin - 1));
-    if (!number || *number < 0) {
+    const std::size_t end = std::min(text.find_first_of(",;", begin + 1), text.size());
+    const std::string_view word = std::string_view(text).substr(begin + 1, end - begin - 1);
+    const bool row = text[begin] == ';';
+    const auto number = read_count(word);
+    const bool empty_row = row && word.empty();
+    if ((row && !model->by_rows) || (!empty_row && (!number || *number < 0))) {
       throw BadInput(field, "'" + text + "'",
                      "must be " + std::string(model->form) + ", numbers of 0 and above, as in 512 or 4k");
     }
-    rule.numbers.push_back(*number);
+    if (row) rule.numbers.push_back(kNextRow);
+    if (!empty_row) rule.numbers.push_back(*number);
     begin = end;
   }
   return rule;

@@ -20,7 +20,7 @@ struct MaskModel {
   std::string_view summary;  // one line for `tilescope list masks`
   /// Its regions, of which no two have an entry in common.
   /// @param band  of a batch entry, without its padding
-  std::vector<MaskRegion> (*regions)(const MaskRule& rule, const VisibleBand& band);
+  std::vector<MaskRegion> (*regions)(const AttentionProblem& problem, const VisibleBand& band);
   /// @throws BadInput where the problem's rule does not fit the problem
   void (*validate)(const AttentionProblem& problem);
   /// Makes a problem one of a few tiles a side with such a mask, whose runs end within tiles and between
@@ -28,6 +28,7 @@ struct MaskModel {
   void (*apply_example)(AttentionProblem& problem, TileShape tile);
   /// The length that the numbers tell; null: they tell none.
   std::int64_t (*seqlen)(const MaskRule& rule) = nullptr;
+  bool by_rows = false;  // whether its numbers are in rows
 };
 
 std::span<const MaskModel> mask_models();
@@ -42,5 +43,7 @@ void require_one_number_of_keys(const AttentionProblem& problem);
 MaskModel sink_mask();
 MaskModel prefix_mask();
 MaskModel documents_mask();
+MaskModel blocks_mask();
+MaskModel tree_mask();
 
 }  // namespace tilescope

@@ -6,8 +6,8 @@
 namespace tilescope {
 namespace {
 
-std::vector<MaskRegion> prefix_regions(const MaskRule& rule, const VisibleBand& band) {
-  const auto keys = static_cast<int>(rule.numbers[0]);
+std::vector<MaskRegion> prefix_regions(const AttentionProblem& problem, const VisibleBand& band) {
+  const auto keys = static_cast<int>(problem.mask.numbers[0]);
   VisibleBand all = band;
   all.left = all.right = kUnbounded;
   const Interval queries{0, band.seqlen_q};

@@ -6,8 +6,8 @@
 namespace tilescope {
 namespace {
 
-std::vector<MaskRegion> sink_regions(const MaskRule& rule, const VisibleBand& band) {
-  const auto tokens = static_cast<int>(rule.numbers[0]);
+std::vector<MaskRegion> sink_regions(const AttentionProblem& problem, const VisibleBand& band) {
+  const auto tokens = static_cast<int>(problem.mask.numbers[0]);
   VisibleBand without_left_side = band;
   without_left_side.left = kUnbounded;
   const Interval queries{0, band.seqlen_q};

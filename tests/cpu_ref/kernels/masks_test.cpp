@@ -54,6 +54,25 @@ TEST_CASE("a mask that leaves what a causal mask leaves gives its bits") {
   }
 }
 
+TEST_CASE("a tree that is a chain, and lists of all blocks, give the bits of the masks that they are") {
+  AttentionProblem causal = causal_problem();
+  causal.seqlen_q = 21;
+  AttentionProblem chain = causal, lists = causal;
+  chain.causal = false;
+  chain.mask = {MaskKind::tree, {}};
+  for (std::int64_t node = 1; node <= causal.seqlen_q; ++node) chain.mask.numbers.push_back(node - 1);
+  lists.mask = {MaskKind::blocks, {30, kNextRow, 0, 1, 2}};
+  for (const testing::KernelCase& c : testing::kernel_cases()) {
+    CAPTURE(c.name());
+    const TensorSet expected = run_on_random_inputs(c, causal, kMaskTile);
+    for (const AttentionProblem& other : {chain, lists}) {
+      CAPTURE(describe(other));
+      const TensorSet tensors = run_on_random_inputs(c, other, kMaskTile);
+      for (const TensorName name : kMaskResults) CHECK(testing::same_bits(tensors[name], expected[name]));
+    }
+  }
+}
+
 /// Rows of each head, from one sequence to another.
 void copy_rows(const Tensor& from, std::int64_t first, Tensor& to, std::int64_t to_first, std::int64_t rows) {
   for (std::int64_t head = 0; head < from.shape().heads; ++head) {
