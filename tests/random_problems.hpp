@@ -49,7 +49,7 @@ class ProblemGenerator {
   /// The same with a mask beside the band. Lengths of queries follow those of keys where it asks for it.
   AttentionProblem masked(AttentionProblem p) {
     const auto keys = static_cast<int>(p.seqlen_k);
-    switch (between(0, 4)) {
+    switch (between(0, 5)) {
       case 0:
         p.window_left = between(0, keys);
         p.mask = {MaskKind::sink, {between(1, keys)}};
@@ -65,6 +65,10 @@ class ProblemGenerator {
       case 3:
         p.mask = block_lists(p);
         if (p.visible_pairs() == 0) p.mask = {};
+        break;
+      case 4:
+        p.causal = false;
+        p.mask = {MaskKind::block_causal, {between(1, keys)}};
         break;
       default:
         p.seqlen_q = between(1, keys);

@@ -53,6 +53,8 @@ bool mask_allows(const AttentionProblem& problem, std::int64_t batch_head, std::
       const std::int64_t context = problem.seqlen_k - problem.seqlen_q;
       return key < context || descends_from(numbers, query + 1, key - context + 1);
     }
+    case MaskKind::block_causal:
+      return in_band && diagonal >= 0 && key / numbers[0] <= diagonal / numbers[0];
   }
   return false;
 }

@@ -30,7 +30,8 @@ std::string text_of(const MaskRule& rule, std::size_t most_numbers) {
 }  // namespace
 
 std::span<const MaskModel> mask_models() {
-  static const MaskModel all[] = {sink_mask(), prefix_mask(), documents_mask(), blocks_mask(), tree_mask()};
+  static const MaskModel all[] = {sink_mask(),   prefix_mask(), documents_mask(),
+                                  blocks_mask(), tree_mask(),   block_causal_mask()};
   return all;
 }
 

@@ -45,5 +45,6 @@ MaskModel prefix_mask();
 MaskModel documents_mask();
 MaskModel blocks_mask();
 MaskModel tree_mask();
+MaskModel block_causal_mask();
 
 }  // namespace tilescope

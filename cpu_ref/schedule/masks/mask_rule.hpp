@@ -17,6 +17,7 @@ enum class MaskKind : std::uint8_t {
   blocks,     // the band inside the blocks of keys that are listed for each block of queries; N rows a block
   tree,  // queries are the last keys, nodes of a tree, by their parents: what comes before the nodes, the
          // ancestors and itself (arXiv:2305.09781); nodes count from 1, and a root's parent is 0
+  block_causal,  // the band in the blocks of N keys up to that of the diagonal
 };
 
 /// Among a rule's numbers: those behind it are of the next row.

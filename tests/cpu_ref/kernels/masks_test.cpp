@@ -36,7 +36,10 @@ AttentionProblem causal_problem() {
 
 TEST_CASE("a mask that leaves what a causal mask leaves gives its bits") {
   const AttentionProblem causal = causal_problem();
-  AttentionProblem wide = causal, sink = causal, all_sinks = causal, first_key = causal, one = causal;
+  AttentionProblem wide = causal, sink = causal, all_sinks = causal, first_key = causal, one = causal,
+                   blocks_of_one = causal;
+  blocks_of_one.causal = false;
+  blocks_of_one.mask = {MaskKind::block_causal, {1}};
   wide.window_left = sink.window_left = 69;
   sink.mask = {MaskKind::sink, {20}};
   all_sinks.window_left = 3;
@@ -46,7 +49,7 @@ TEST_CASE("a mask that leaves what a causal mask leaves gives its bits") {
   for (const testing::KernelCase& c : testing::kernel_cases()) {
     CAPTURE(c.name());
     const TensorSet expected = run_on_random_inputs(c, causal, kMaskTile);
-    for (const AttentionProblem& other : {wide, sink, all_sinks, first_key, one}) {
+    for (const AttentionProblem& other : {wide, sink, all_sinks, first_key, one, blocks_of_one}) {
       CAPTURE(describe(other));
       const TensorSet tensors = run_on_random_inputs(c, other, kMaskTile);
       for (const TensorName name : kMaskResults) CHECK(testing::same_bits(tensors[name], expected[name]));
@@ -156,6 +159,7 @@ TEST_CASE("padding that holds NaN leaks through no mask") {
   for (const MaskModel& model : mask_models()) {
     CAPTURE(model.name);
     AttentionProblem problem = causal_problem();
+    problem.causal = false;
     model.apply_example(problem, kMaskTile);
     problem.batch = 3;
     problem.key_lengths = {problem.seqlen_k - 5, 0, 1};
