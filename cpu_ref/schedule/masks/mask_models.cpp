@@ -24,7 +24,8 @@ std::string text_of(const MaskRule& rule, std::size_t most_numbers) {
     if (!next_row) text += std::to_string(rule.numbers[i]);
     in_row = !next_row;
   }
-  return rule.numbers.size() > most_numbers ? text + ",..." : text;
+  if (rule.numbers.size() > most_numbers) text += in_row ? ",..." : "...";
+  return text;
 }
 
 }  // namespace
