@@ -39,6 +39,7 @@ TEST_CASE("bad problems are refused by every command that takes one") {
                        {{"--descale-v", "random"}, {"descale_v", "random", "fp8", "fp32"}},
                        {{"--descale-block", "64"}, {"descale_block", "64"}},
                        {{"--mask", "sinks:4"}, {"mask", "sinks", "did you mean sink"}},
+                       {{"--mask", "window:1024"}, {"mask", "window:1024", "--window 1023,0"}},
                        {{"--mask", "prefix:4,x"}, {"mask", "prefix:4,x", "prefix:N"}},
                        {{"--mask", "prefix:"}, {"mask", "prefix:", "prefix:N"}},
                        {{"--mask", "sink:4;5"}, {"mask", "sink:4;5", "sink:N"}},

@@ -59,6 +59,9 @@ std::string describe(const MaskRule& rule) { return text_of(rule, 8); }
 MaskRule parse_mask(const std::string& field, const std::string& text) {
   const std::size_t colon = std::min(text.find(':'), text.size());
   const std::string name = text.substr(0, colon);
+  if (name == "causal" || name == "window") {
+    throw BadInput(field, "'" + text + "'", "must stand beside it, as --causal or --window 1023,0");
+  }
   const auto models = mask_models();
   const auto model = std::find_if(models.begin(), models.end(),
                                   [&name](const MaskModel& model) { return model.name == name; });
@@ -76,7 +79,8 @@ MaskRule parse_mask(const std::string& field, const std::string& text) {
     const bool empty_row = row && word.empty();
     if ((row && !model->by_rows) || (!empty_row && (!number || *number < 0))) {
       throw BadInput(field, "'" + text + "'",
-                     "must be " + std::string(model->form) + ", numbers of 0 and above, as in 512 or 4k");
+                     "must be " + std::string(model->form) +
+                         ", numbers of 0 and above, as in 512 or 4k; --causal and --window stand beside it");
     }
     if (row) rule.numbers.push_back(kNextRow);
     if (!empty_row) rule.numbers.push_back(*number);
