@@ -43,11 +43,12 @@ class CaseList {
       : tile_(tile), size_(size), head_dim_(head_dim) {}
 
   /// A problem of several ragged tiles a side.
-  VerifyCase several_tiles() const {
+  VerifyCase several_tiles(const Grouping& group = kGroupings[0]) const {
     VerifyCase c;
     c.tile = tile_;
-    c.problem = {.heads = 2,
-                 .heads_kv = 2,
+    c.problem = {.batch = group.batch,
+                 .heads = group.heads,
+                 .heads_kv = group.heads_kv,
                  .seqlen_q = 2 * tile_.block_m + 3,
                  .seqlen_k = 2 * tile_.block_n + 5,
                  .head_dim = head_dim_};
@@ -83,11 +84,7 @@ void add_edge_lengths(CaseList& list, TileShape tile, SweepSize size) {
       for (const MaskSides& mask : masks_for(tile)) {
         for (ElementType dtype : kGradientTypes) {
           if (size != SweepSize::full && dtype != kGradientTypes[turn % 3]) continue;
-          VerifyCase c = list.several_tiles();
-          const Grouping& group = kGroupings[turn / 2 % 3];
-          c.problem.batch = group.batch;
-          c.problem.heads = group.heads;
-          c.problem.heads_kv = group.heads_kv;
+          VerifyCase c = list.several_tiles(kGroupings[turn / 2 % 3]);
           c.problem.seqlen_q = seqlen_q;
           c.problem.seqlen_k = seqlen_k;
           c.problem.dtype = dtype;
@@ -105,10 +102,7 @@ void add_features(CaseList& list, TileShape tile) {
     for (const MaskSides& mask : masks_for(tile)) {
       for (const Grouping& group : kGroupings) {
         for (double dropout : {0.0, 0.25}) {
-          VerifyCase c = list.several_tiles();
-          c.problem.batch = group.batch;
-          c.problem.heads = group.heads;
-          c.problem.heads_kv = group.heads_kv;
+          VerifyCase c = list.several_tiles(group);
           c.problem.dtype = dtype;
           c.problem.dropout = dropout;
           list.add(c, mask, 7);
@@ -202,8 +196,7 @@ void add_padding(CaseList& list, TileShape tile) {
 void add_orders(CaseList& list) {
   for (TileOrder order : {TileOrder::row_major, TileOrder::longest_first, TileOrder::head_swizzled}) {
     for (Scan scan : {Scan::ascending, Scan::descending, Scan::sawtooth}) {
-      VerifyCase c = list.several_tiles();
-      c.problem.heads = c.problem.heads_kv = 3;
+      VerifyCase c = list.several_tiles({1, 3, 3});
       c.order = order;
       c.scan = scan;
       list.add(c, {.causal = true}, 2);
@@ -216,10 +209,8 @@ void add_diagonal_slices(CaseList& list, TileShape tile) {
   int turn = 0;
   for (const int slices : {2, 4}) {
     for (const MaskSides& mask : masks_for(tile)) {
-      VerifyCase c = list.several_tiles();
+      VerifyCase c = list.several_tiles({1, 2, 1 + turn % 2});
       c.diagonal_slices = slices;
-      c.problem.heads = 2;
-      c.problem.heads_kv = 1 + turn % 2;
       c.problem.seqlen_k += turn % 3 * tile.block_n / 4;
       c.problem.dtype = kGradientTypes[turn % 3];
       if (turn % 5 == 3) c.problem.dropout = 0.25;
@@ -288,17 +279,13 @@ void add_masks(CaseList& list, TileShape tile) {
   int turn = 0;
   for (const MaskModel& model : mask_models()) {
     for (ElementType dtype : kElementTypes) {
-      VerifyCase c = list.several_tiles();
+      VerifyCase c = list.several_tiles(kGroupings[turn % 3]);
       model.apply_example(c.problem, tile);
-      c.problem.heads_kv = 1 + turn % 2;
-      c.problem.dropout = turn % 3 == 2 ? 0.25 : 0.0;
+      c.problem.dropout = turn % 4 == 2 ? 0.25 : 0.0;
       c.problem.dtype = dtype;
-      if (turn % 4 == 1) {
-        c.problem.batch = 2;
-        c.problem.key_lengths = {c.problem.seqlen_k, c.problem.seqlen_k / 2};
-      }
-      c.splits = turn % 4 == 3 ? SplitPolicy{SplitPolicy::Kind::number, 2} : SplitPolicy{};
+      if (c.problem.batch == 2) c.problem.key_lengths = {c.problem.seqlen_k, c.problem.seqlen_k / 2};
       c.pack_gqa = turn % 4 == 3;
+      if (c.pack_gqa) c.splits = {SplitPolicy::Kind::number, 2};
       list.add(c, {c.problem.causal, c.problem.window_left, c.problem.window_right}, 2);
       ++turn;
     }

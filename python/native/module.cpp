@@ -136,8 +136,7 @@ void bind_problem(nb::module_& module) {
       .def(nb::new_(&make_problem), "batch"_a, "heads"_a, "heads_kv"_a, "seqlen_q"_a, "seqlen_k"_a,
            "head_dim"_a, "dtype"_a, "causal"_a, "window"_a, "scale"_a.none(), "dropout"_a, "seed"_a,
            "key_lengths"_a = std::vector<std::int64_t>(), "descale_q"_a = "1", "descale_k"_a = "1",
-           "descale_v"_a = "1", "descale_block"_a.none() = nb::none(),
-           "mask"_a = "")
+           "descale_v"_a = "1", "descale_block"_a.none() = nb::none(), "mask"_a = "")
       .def(
           "with_seed",
           [](AttentionProblem problem, std::uint64_t seed) {
