@@ -26,7 +26,7 @@ void validate_sink(const AttentionProblem& problem) {
 void apply_sink_example(AttentionProblem& problem, TileShape tile) {
   problem.causal = true;
   problem.window_left = tile.block_n / 2 + 1;
-  problem.seqlen_k = 4 * tile.block_n + 5;
+  problem.seqlen_q = problem.seqlen_k = 4 * tile.block_n + 5;
   problem.mask = {MaskKind::sink, {tile.block_n + 3}};
 }
 
