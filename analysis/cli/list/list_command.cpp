@@ -174,8 +174,8 @@ void add_list_command(CLI::App& app, CommandContext& context) {
   CLI::App& command = add_command(app, context, "list", "the names that options take",
                                   [arguments, &context] { return list(*arguments, context); });
   std::string choices;
-  for (const Catalogue& catalogue : catalogues()) choices += (choices.empty() ? "" : ", ") + catalogue.name;
-  add_value(command, "what", arguments->what, "LIST", choices + "; without it, what there is to list");
+  for (const Catalogue& catalogue : catalogues()) choices += (choices.empty() ? "" : "|") + catalogue.name;
+  add_value(command, "what", arguments->what, choices, "which names; without it, what there is to list");
   add_value(command, "name", arguments->name, "NAME",
             "of machines: the numbers of one, and where each comes from; of schemas: one");
   command.add_flag("--template", arguments->wants_template,
