@@ -3,6 +3,7 @@
 #pragma once
 
 #include <random>
+#include <vector>
 
 #include "cpu_ref/schedule/problem.hpp"
 #include "cpu_ref/schedule/tile_schedule.hpp"
@@ -44,6 +45,59 @@ class ProblemGenerator {
     if (chance(0.4)) p.window_right = between(0, static_cast<int>(p.seqlen_k));
     p.seed = static_cast<std::uint64_t>(between(0, 1 << 30));
     return p;
+  }
+  /// The same with a mask beside the band. Lengths of queries follow those of keys where it asks for it.
+  AttentionProblem masked(AttentionProblem p) {
+    const auto keys = static_cast<int>(p.seqlen_k);
+    switch (between(0, 5)) {
+      case 0:
+        p.window_left = between(0, keys);
+        p.mask = {MaskKind::sink, {between(1, keys)}};
+        break;
+      case 1:
+        p.causal = p.causal || !p.windowed();
+        p.mask = {MaskKind::prefix, {between(1, keys)}};
+        break;
+      case 2:
+        p.seqlen_q = p.seqlen_k;
+        p.mask = {MaskKind::documents, parts_of(keys)};
+        break;
+      case 3:
+        p.mask = block_lists(p);
+        if (p.visible_pairs() == 0) p.mask = {};
+        break;
+      case 4:
+        p.causal = false;
+        p.mask = {MaskKind::block_causal, {between(1, keys)}};
+        break;
+      default:
+        p.seqlen_q = between(1, keys);
+        p.causal = false;
+        p.window_left = p.window_right = -1;
+        p.mask = {MaskKind::tree, {}};
+        for (int node = 1; node <= p.seqlen_q; ++node) p.mask.numbers.push_back(between(0, node - 1));
+    }
+    return p;
+  }
+  MaskRule block_lists(const AttentionProblem& p) {
+    const std::int64_t size = between(1, 20);
+    MaskRule rule{MaskKind::blocks, {size}};
+    for (std::int64_t row = 0; row * size < p.seqlen_q; ++row) {
+      rule.numbers.push_back(kNextRow);
+      for (std::int64_t column = 0; column * size < p.seqlen_k; ++column) {
+        if (chance(0.4)) rule.numbers.push_back(column);
+      }
+    }
+    return rule;
+  }
+  /// Numbers whose sum is `whole`, 0 and 1 too.
+  std::vector<std::int64_t> parts_of(int whole) {
+    std::vector<std::int64_t> parts;
+    while (whole > 0) {
+      parts.push_back(chance(0.3) ? between(0, 1) : between(1, whole));
+      whole -= static_cast<int>(parts.back());
+    }
+    return parts;
   }
   /// The same with padding: keys of the batch entries end anywhere, of all but one before the first one too.
   AttentionProblem padded(AttentionProblem p) {

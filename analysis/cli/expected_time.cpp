@@ -20,6 +20,7 @@ AttentionProblem small_one_like(AttentionProblem problem, std::int64_t rows) {
   problem.seqlen_q = std::min(problem.seqlen_q, rows);
   problem.seqlen_k = std::min(problem.seqlen_k, rows);
   problem.key_lengths.clear();
+  problem.mask = {};  // whose numbers may be those of the whole length
   return problem;
 }
 

@@ -41,6 +41,18 @@ struct Seed {
   std::uint64_t read(const JsonField& field) const { return field.seed(); }
 };
 
+struct MaskText {
+  static Json schema() { return {{"type", "string"}}; }
+  Json write(const MaskRule& rule) const { return to_string(rule); }
+  MaskRule read(const JsonField& field) const {
+    try {
+      return parse_mask("mask", field.text());
+    } catch (const BadInput& error) {
+      field.refuse(error.what());
+    }
+  }
+};
+
 struct ScaleText {
   const char* name;
   Json write(const Descale& scale) const { return to_string(scale); }
@@ -72,6 +84,7 @@ static void list(Fields& fields, Of<Fields, AttentionProblem>& problem) {
   fields.required("dropout", Within{}, problem.dropout);
   fields.required("seed", Seed{}, problem.seed);
   fields.items_if_any("key_lengths", Integer{}, problem.key_lengths);
+  fields.unless(MaskRule{}, "mask", MaskText{}, problem.mask);
   auto& scales = problem.descales;
   fields.unless(Descale{}, "descale_q", ScaleText{"descale_q"}, scales.q);
   fields.unless(Descale{}, "descale_k", ScaleText{"descale_k"}, scales.k);

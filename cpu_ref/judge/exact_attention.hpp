@@ -7,23 +7,11 @@
 #include <span>
 #include <vector>
 
+#include "cpu_ref/judge/mask_allows.hpp"
 #include "cpu_ref/numeric/tensor.hpp"
 #include "cpu_ref/schedule/problem.hpp"
 
 namespace tilescope {
-
-/// Whether query `query` sees key `key`: the definition at AttentionProblem, word for word.
-/// @param batch_head  batch * heads + head, over query heads
-inline bool mask_allows(const AttentionProblem& problem, std::int64_t batch_head, std::int64_t query,
-                        std::int64_t key) {
-  const auto batch = static_cast<std::size_t>(batch_head / problem.heads);
-  if (!problem.key_lengths.empty() && key >= problem.key_lengths[batch]) return false;
-  const std::int64_t diagonal = query + problem.seqlen_k - problem.seqlen_q;
-  if (problem.causal && key > diagonal) return false;
-  if (problem.window_left >= 0 && key < diagonal - problem.window_left) return false;
-  if (problem.window_right >= 0 && key > diagonal + problem.window_right) return false;
-  return true;
-}
 
 /// What dropout multiplies entry (query, key) of P by: 0, or 1 / (1 - dropout). The definition at
 /// DropoutMask, stated a second time. `batch_head` = batch * heads + head, over query heads.

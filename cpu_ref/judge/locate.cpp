@@ -122,7 +122,8 @@ bool is_summed(const TileProgram& program, TensorName sums, std::int64_t row) {
   if (sums != TensorName::dq_accum || program.dq_start == DqStart::cleared) return true;
   const TensorExtent extent = tensor_extent(program.problem, sums);
   const auto m_block = static_cast<int>(row % extent.rows / program.tile.block_m);
-  return !kv_tiles(program.problem.band(row / (extent.heads * extent.rows)), program.tile, m_block).empty();
+  const Mask mask = program.problem.mask_of(row / (extent.heads * extent.rows));
+  return !mask.kv_tiles(program.tile, m_block).empty();
 }
 
 /// The first wrong one of the fp32 sums behind `output`, which a later pass scales and rounds.

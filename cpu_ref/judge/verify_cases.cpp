@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 
+#include "cpu_ref/schedule/masks/mask_models.hpp"
+
 namespace tilescope {
 namespace {
 
-struct Mask {
+struct MaskSides {
   bool causal = false;
   std::int64_t left = -1, right = -1;
 };
@@ -29,9 +31,10 @@ std::vector<std::int64_t> edge_lengths(std::int64_t tile_rows) {
 }
 
 /// No mask, causal, windows narrower and wider than a tile, and a window whose edges are those of tiles.
-std::array<Mask, 5> masks_for(TileShape tile) {
-  return {Mask{}, Mask{.causal = true}, Mask{.left = tile.block_n / 2 + 1, .right = 3},
-          Mask{.causal = true, .left = tile.block_n + 2}, Mask{.left = tile.block_n, .right = tile.block_n}};
+std::array<MaskSides, 5> masks_for(TileShape tile) {
+  return {MaskSides{}, MaskSides{.causal = true}, MaskSides{.left = tile.block_n / 2 + 1, .right = 3},
+          MaskSides{.causal = true, .left = tile.block_n + 2},
+          MaskSides{.left = tile.block_n, .right = tile.block_n}};
 }
 
 class CaseList {
@@ -40,18 +43,19 @@ class CaseList {
       : tile_(tile), size_(size), head_dim_(head_dim) {}
 
   /// A problem of several ragged tiles a side.
-  VerifyCase several_tiles() const {
+  VerifyCase several_tiles(const Grouping& group = kGroupings[0]) const {
     VerifyCase c;
     c.tile = tile_;
-    c.problem = {.heads = 2,
-                 .heads_kv = 2,
+    c.problem = {.batch = group.batch,
+                 .heads = group.heads,
+                 .heads_kv = group.heads_kv,
                  .seqlen_q = 2 * tile_.block_m + 3,
                  .seqlen_k = 2 * tile_.block_n + 5,
                  .head_dim = head_dim_};
     return c;
   }
   /// Adds the case; a sweep keeps every `keep_one_in`-th of those offered to it.
-  void add(VerifyCase c, const Mask& mask, int quick_keeps_one_in = 4) {
+  void add(VerifyCase c, const MaskSides& mask, int quick_keeps_one_in = 4) {
     const int keep_one_in = size_ == SweepSize::quick ? quick_keeps_one_in : 1;
     if (offered_++ % keep_one_in != 0) return;
     c.problem.causal = mask.causal;
@@ -77,14 +81,10 @@ void add_edge_lengths(CaseList& list, TileShape tile, SweepSize size) {
   int turn = 0;
   for (std::int64_t seqlen_q : edge_lengths(tile.block_m)) {
     for (std::int64_t seqlen_k : edge_lengths(tile.block_n)) {
-      for (const Mask& mask : masks_for(tile)) {
+      for (const MaskSides& mask : masks_for(tile)) {
         for (ElementType dtype : kGradientTypes) {
           if (size != SweepSize::full && dtype != kGradientTypes[turn % 3]) continue;
-          VerifyCase c = list.several_tiles();
-          const Grouping& group = kGroupings[turn / 2 % 3];
-          c.problem.batch = group.batch;
-          c.problem.heads = group.heads;
-          c.problem.heads_kv = group.heads_kv;
+          VerifyCase c = list.several_tiles(kGroupings[turn / 2 % 3]);
           c.problem.seqlen_q = seqlen_q;
           c.problem.seqlen_k = seqlen_k;
           c.problem.dtype = dtype;
@@ -99,13 +99,10 @@ void add_edge_lengths(CaseList& list, TileShape tile, SweepSize size) {
 /// Element types x masks x head groupings x dropout.
 void add_features(CaseList& list, TileShape tile) {
   for (ElementType dtype : kElementTypes) {
-    for (const Mask& mask : masks_for(tile)) {
+    for (const MaskSides& mask : masks_for(tile)) {
       for (const Grouping& group : kGroupings) {
         for (double dropout : {0.0, 0.25}) {
-          VerifyCase c = list.several_tiles();
-          c.problem.batch = group.batch;
-          c.problem.heads = group.heads;
-          c.problem.heads_kv = group.heads_kv;
+          VerifyCase c = list.several_tiles(group);
           c.problem.dtype = dtype;
           c.problem.dropout = dropout;
           list.add(c, mask, 7);
@@ -163,9 +160,9 @@ void add_head_sizes(CaseList& list) {
 /// Rows that see no key: the first under a causal mask with fewer keys, both ends under a narrow window.
 void add_empty_rows(CaseList& list, TileShape tile) {
   for (ElementType dtype : kGradientTypes) {
-    for (const auto& [extra, mask] : {std::pair{tile.block_m + 1, Mask{.causal = true}},
-                                      {2 * tile.block_m + 1, Mask{.causal = true, .left = 0}},
-                                      {tile.block_m, Mask{.left = 1, .right = 1}}}) {
+    for (const auto& [extra, mask] : {std::pair{tile.block_m + 1, MaskSides{.causal = true}},
+                                      {2 * tile.block_m + 1, MaskSides{.causal = true, .left = 0}},
+                                      {tile.block_m, MaskSides{.left = 1, .right = 1}}}) {
       VerifyCase c = list.several_tiles();
       c.problem.seqlen_q = c.problem.seqlen_k + extra;
       c.problem.dtype = dtype;
@@ -180,7 +177,7 @@ void add_empty_rows(CaseList& list, TileShape tile) {
 /// Batch entries whose keys end inside a tile, at its edge and before the first: rows of padding hold NaN.
 void add_padding(CaseList& list, TileShape tile) {
   int turn = 0;
-  for (const Mask& mask : masks_for(tile)) {
+  for (const MaskSides& mask : masks_for(tile)) {
     for (ElementType dtype : kElementTypes) {
       VerifyCase c = list.several_tiles();
       const std::int64_t keys = c.problem.seqlen_k;
@@ -199,8 +196,7 @@ void add_padding(CaseList& list, TileShape tile) {
 void add_orders(CaseList& list) {
   for (TileOrder order : {TileOrder::row_major, TileOrder::longest_first, TileOrder::head_swizzled}) {
     for (Scan scan : {Scan::ascending, Scan::descending, Scan::sawtooth}) {
-      VerifyCase c = list.several_tiles();
-      c.problem.heads = c.problem.heads_kv = 3;
+      VerifyCase c = list.several_tiles({1, 3, 3});
       c.order = order;
       c.scan = scan;
       list.add(c, {.causal = true}, 2);
@@ -212,11 +208,9 @@ void add_orders(CaseList& list) {
 void add_diagonal_slices(CaseList& list, TileShape tile) {
   int turn = 0;
   for (const int slices : {2, 4}) {
-    for (const Mask& mask : masks_for(tile)) {
-      VerifyCase c = list.several_tiles();
+    for (const MaskSides& mask : masks_for(tile)) {
+      VerifyCase c = list.several_tiles({1, 2, 1 + turn % 2});
       c.diagonal_slices = slices;
-      c.problem.heads = 2;
-      c.problem.heads_kv = 1 + turn % 2;
       c.problem.seqlen_k += turn % 3 * tile.block_n / 4;
       c.problem.dtype = kGradientTypes[turn % 3];
       if (turn % 5 == 3) c.problem.dropout = 0.25;
@@ -238,7 +232,7 @@ void add_splits(CaseList& list, TileShape tile) {
   for (const bool pack_gqa : {true, false}) {
     for (const SplitPolicy& splits : {SplitPolicy{number, 2}, {fixed, 2 * tile.block_n}, {number, 7}, {}}) {
       if (!pack_gqa && splits.kind == none) continue;
-      for (const Mask& mask : masks_for(tile)) {
+      for (const MaskSides& mask : masks_for(tile)) {
         VerifyCase c = list.several_tiles();
         c.splits = splits;
         c.pack_gqa = pack_gqa;
@@ -280,6 +274,24 @@ void add_descales(CaseList& list, TileShape tile) {
   }
 }
 
+/// Masks beside bands, in every element type, with padding and dropout in turn.
+void add_masks(CaseList& list, TileShape tile) {
+  int turn = 0;
+  for (const MaskModel& model : mask_models()) {
+    for (ElementType dtype : kElementTypes) {
+      VerifyCase c = list.several_tiles(kGroupings[turn % 3]);
+      model.apply_example(c.problem, tile);
+      c.problem.dropout = turn % 4 == 2 ? 0.25 : 0.0;
+      c.problem.dtype = dtype;
+      if (c.problem.batch == 2) c.problem.key_lengths = {c.problem.seqlen_k, c.problem.seqlen_k / 2};
+      c.pack_gqa = turn % 4 == 3;
+      if (c.pack_gqa) c.splits = {SplitPolicy::Kind::number, 2};
+      list.add(c, {c.problem.causal, c.problem.window_left, c.problem.window_right}, 2);
+      ++turn;
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_t head_dim) {
@@ -294,6 +306,7 @@ std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_
   add_diagonal_slices(list, tile);
   add_descales(list, tile);
   add_splits(list, tile);
+  add_masks(list, tile);
   return list.take();
 }
 

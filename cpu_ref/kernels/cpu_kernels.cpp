@@ -9,9 +9,10 @@ namespace tilescope {
 namespace {
 
 constexpr FeatureSet kNarrowTypes{Feature::fp8e4m3, Feature::fp8e5m2};
-constexpr FeatureSet kBackwardFeatures{Feature::fp32,    Feature::fp16,         Feature::bf16,
-                                       Feature::causal,  Feature::window,       Feature::grouped_heads,
-                                       Feature::dropout, Feature::signed_scale, Feature::key_padding};
+constexpr FeatureSet kBackwardFeatures{Feature::fp32,      Feature::fp16,         Feature::bf16,
+                                       Feature::causal,    Feature::window,       Feature::grouped_heads,
+                                       Feature::dropout,   Feature::signed_scale, Feature::key_padding,
+                                       Feature::mask_rules};
 constexpr Capabilities capabilities_of(Algorithm algorithm) {
   FeatureSet forward = kBackwardFeatures | kNarrowTypes, backward = kBackwardFeatures;
   if (algorithm != Algorithm::flash1) forward = forward | FeatureSet{Feature::descales};

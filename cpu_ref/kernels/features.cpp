@@ -27,7 +27,8 @@ constexpr FeatureName kFeatures[kNumFeatures] = {
     {"descales", "takes no descales: descale_q, descale_k, descale_v and descale_block must be left out"},
     {"splits", "has no split keys: splits must be none"},
     {"packing", "packs no heads of a group into a q tile: pack-gqa must be off"},
-    {"query splits", "lets no CTAs share a kv tile: query-splits must be 1"}};
+    {"query splits", "lets no CTAs share a kv tile: query-splits must be 1"},
+    {"masks", "has no mask beside causal, windows and padding: mask must be left out"}};
 
 std::optional<std::string> missing_element_type(const FeatureSet& has, ElementType type,
                                                 std::string_view of_direction) {
@@ -63,11 +64,12 @@ FeatureSet required_features(const AttentionProblem& problem) {
   // Every field of a problem by its name: with a new one this does not compile until somebody has said here
   // what it asks of a kernel.
   const auto& [batch, heads, heads_kv, seqlen_q, seqlen_k, head_dim, dtype, causal, window_left, window_right,
-               softmax_scale, dropout, seed, key_lengths, descales] = problem;
+               softmax_scale, dropout, seed, key_lengths, descales, mask] = problem;
   FeatureSet needs{feature_of(dtype)};
   if (causal) needs = needs | FeatureSet{Feature::causal};
   if (window_left >= 0 || window_right >= 0) needs = needs | FeatureSet{Feature::window};
   if (!key_lengths.empty()) needs = needs | FeatureSet{Feature::key_padding};
+  if (mask.any()) needs = needs | FeatureSet{Feature::mask_rules};
   if (heads_kv != heads) needs = needs | FeatureSet{Feature::grouped_heads};
   if (descales.any()) needs = needs | FeatureSet{Feature::descales};
   if (dropout > 0) needs = needs | FeatureSet{Feature::dropout};

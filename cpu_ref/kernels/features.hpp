@@ -33,8 +33,9 @@ enum class Feature : std::uint8_t {
   split_keys,    // option: several CTAs share the keys of a q tile
   packed_heads,  // option: a q tile's rows are those of a whole group of heads
   query_splits,  // option: several CTAs share the queries of a kv tile
+  mask_rules,    // mask: those of MaskKind
 };
-inline constexpr int kNumFeatures = static_cast<int>(Feature::query_splits) + 1;
+inline constexpr int kNumFeatures = static_cast<int>(Feature::mask_rules) + 1;
 std::string_view to_string(Feature feature);
 Feature feature_of(ElementType type);
 

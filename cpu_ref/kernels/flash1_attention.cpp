@@ -51,7 +51,7 @@ class Flash1Forward {
   void operator()(Cta& cta) {
     initialise(cta);
     for (int block = cta.first_block(); block < cta.end_block(); ++block) {
-      const TileRange queries = cta.inner_tiles(block);
+      const TileRuns queries = cta.inner_tiles(block);
       if (queries.empty()) continue;
       const TileCoord owned = cta.coord(cta.first_head(), block);
       const TileView k = cta.load(TensorName::k, owned, k_);
@@ -166,7 +166,7 @@ class Backward {
     initialise(cta);
     for (int block = cta.first_block(); block < cta.end_block(); ++block) {
       const TileCoord owned = cta.coord(cta.first_head(), block);
-      const TileRange queries = cta.inner_tiles(block);
+      const TileRuns queries = cta.inner_tiles(block);
       dk_.zero();
       dv_.zero();
       if (!queries.empty()) {

@@ -43,7 +43,7 @@ class Flash2Forward {
   void operator()(Cta& cta) {
     const int block = cta.first_block();
     const TileCoord owned = cta.coord(cta.first_head(), block);
-    const TileRange keys = cta.inner_tiles(block);
+    const TileRuns keys = cta.inner_tiles(block);
     descale_ = cta.descale(TensorName::q, owned);
     if (!by_block_) descale_ *= cta.descale(TensorName::k, owned);
     v_unit_ = by_block_ ? 1.0f : cta.descale(TensorName::v, owned);
@@ -154,7 +154,7 @@ class Combine {
   void operator()(Cta& cta) {
     const int block = cta.first_block();
     const TileCoord owned = cta.coord(cta.first_head(), block);
-    const TileRange splits = cta.inner_tiles(block);
+    const TileRuns splits = cta.inner_tiles(block);
     const int rows = cta.queries(owned);
     out_.zero();
     std::fill(max_.begin(), max_.end(), kMinusInfinity);

@@ -59,7 +59,7 @@ class KeyBlocks {
   void operator()(Cta& cta) {
     const int block = cta.first_block();
     const TileCoord owned = cta.coord(cta.first_head(), block);
-    const TileRange queries = cta.inner_tiles(block);
+    const TileRuns queries = cta.inner_tiles(block);
     dk_.zero();
     dv_.zero();
     if (!queries.empty()) {
@@ -147,7 +147,7 @@ class QueryBlocks {
   void operator()(Cta& cta) {
     const int block = cta.first_block();
     const TileCoord owned = cta.coord(cta.first_head(), block);
-    const TileRange keys = cta.inner_tiles(block);
+    const TileRuns keys = cta.inner_tiles(block);
     dq_.zero();
     if (!keys.empty()) load_owned(cta, owned);
     for (int i = 0; i < keys.count(); ++i) {

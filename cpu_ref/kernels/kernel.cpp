@@ -96,6 +96,7 @@ std::optional<std::string> slices_refusal(const Kernel& kernel, const AttentionP
   }
   const std::string asked = ", not with diagonal-slices " + std::to_string(slices);
   if (smallest == 0) return "computes the tiles that a mask cuts whole" + asked;
+  if (problem.mask.any()) return "cuts tiles finer only without mask" + asked;
   for (int i = 0; i < kNumFeatures; ++i) {
     const auto feature = static_cast<Feature>(i);
     if (kernel.lacks_in_parts.has(feature) && required_features(problem).has(feature)) {

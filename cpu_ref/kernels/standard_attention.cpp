@@ -16,7 +16,7 @@ namespace {
 template <typename Step>
 void for_each_inner_tile(Cta& cta, int head, Step&& step) {
   const int block = cta.first_block();
-  const TileRange inner = cta.inner_tiles(block);
+  const TileRuns inner = cta.inner_tiles(block);
   for (int i = 0; i < inner.count(); ++i) {
     step(cta.coord(head, block, cta.inner_tile(inner, block, i)));
   }

@@ -9,7 +9,11 @@
 namespace tilescope {
 
 Cta::Cta(const TileProgram& program, TensorSet& tensors, std::int64_t index, CtaLog* log)
-    : program_(&program), tensors_(&tensors), log_(log), work_(program.work(index)) {}
+    : program_(&program),
+      tensors_(&tensors),
+      log_(log),
+      work_(program.work(index)),
+      mask_(program.problem.mask_of(work_.batch)) {}
 
 int Cta::queries(const TileCoord& at) const {
   const int size = program_->tile.block_m;
@@ -38,8 +42,8 @@ Interval Cta::slices(const TileCoord& at) const {
   const bool q_axis = program_->axis == Axis::q;
   const int count = program_->diagonal_slices;
   const int first = (q_axis ? at.n_block : at.m_block) * count;
-  const TileRange seen = program_->inner_slices(work_.batch, q_axis ? at.m_block : at.n_block);
-  return {std::max(first, seen.begin), std::min(first + count, seen.end)};
+  const TileRuns seen = program_->inner_slices(work_.batch, q_axis ? at.m_block : at.n_block);
+  return {std::max(first, seen.begin_tile()), std::min(first + count, seen.end_tile())};
 }
 
 TileParts Cta::parts(const TileCoord& at) const {
@@ -206,7 +210,7 @@ void Cta::draw_tickets(OrderedTurns& turns) {
   const std::int64_t streamed = problem().batch * heads * tiles;
   std::vector<std::int64_t> taken;
   for (int block = work_.first_block; block < work_.end_block; ++block) {
-    const TileRange inner = inner_tiles(block);
+    const TileRuns inner = inner_tiles(block);
     for (int head = work_.first_head; head < end_head(); ++head) {
       const std::int64_t owner = q_axis ? head / problem().group_size() : head;
       for (int step = 0; step < inner.count(); ++step) {

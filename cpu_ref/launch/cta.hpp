@@ -60,11 +60,13 @@ class Cta {
     return program_->axis == Axis::q ? TileCoord{head, owned, inner} : TileCoord{head, inner, owned};
   }
   /// The inner tile at position `step` of the walk that belongs to `block`.
-  int inner_tile(const TileRange& range, int block, int step) const {
-    return program_->inner_tile(work_, range, block, step);
+  int inner_tile(const TileRuns& tiles, int block, int step) const {
+    return program_->inner_tile(work_, tiles, block, step);
   }
   /// Inner tiles that a block of the owned axis visits.
-  TileRange inner_tiles(int block) const { return program_->inner_tiles(work_, block); }
+  TileRuns inner_tiles(int block) const { return program_->inner_tiles(work_, block); }
+  /// What the queries of its batch entry see.
+  const Mask& mask() const { return mask_; }
   /// Of the keys, that the CTA walks.
   int split() const { return work_.split; }
   /// That the rows of a q tile's head begin with: its own, or the first of a packed group.
@@ -134,6 +136,7 @@ class Cta {
   TensorSet* tensors_;
   CtaLog* log_;
   CtaWork work_;
+  Mask mask_;
   TurnTickets tickets_;
 };
 

@@ -13,17 +13,16 @@ ScoreTile::ScoreTile(const Cta& cta, const TileCoord& at, Queries along)
                   .queries = cta.queries(at),
                   .first_key = at.n_block * cta.program().tile.block_n,
                   .keys = cta.keys(at)},
-      band(cta.problem().band(cta.batch())),
+      mask(&cta.mask()),
       queries_along(along) {}
 
-ScoreTile::Columns ScoreTile::visible_columns(int row) const {
+void ScoreTile::visible_columns(int row, std::vector<Interval>& columns) const {
   const bool by_query = queries_along == Queries::rows;
-  if (!by_query && first_key + row >= band.seqlen_k) return {0, 0};  // padding
-  const int first = by_query ? band.first_key(first_query + row) : band.first_query(first_key + row);
-  const int last = by_query ? band.last_key(first_query + row) : band.last_query(first_key + row);
+  by_query ? mask->keys_of(first_query + row, columns) : mask->queries_of(first_key + row, columns);
   const int origin = by_query ? first_key : first_query;
-  const int begin = std::clamp(first - origin, 0, cols());
-  return {begin, std::clamp(last + 1 - origin, begin, cols())};
+  for (Interval& seen : columns) {
+    seen = {std::clamp(seen.begin - origin, 0, cols()), std::clamp(seen.end - origin, 0, cols())};
+  }
 }
 
 namespace {
@@ -69,12 +68,17 @@ void multiply_by_owned(const TileParts& parts, const Tile& scores, const TileVie
 
 void apply_mask(const ScoreTile& place, Tile& scores) {
   const float hidden = -std::numeric_limits<float>::infinity();
+  std::vector<Interval> visible;
   place.for_each_head([&](const ScoreTile& part, int column) {
     for (int r = 0; r < part.rows(); ++r) {
-      const ScoreTile::Columns visible = part.visible_columns(r);
+      part.visible_columns(r, visible);
       float* const row = scores.row(r) + column;
-      std::fill(row, row + visible.begin, hidden);
-      std::fill(row + visible.end, row + part.cols(), hidden);
+      int done = 0;
+      for (const Interval& seen : visible) {
+        std::fill(row + done, row + std::max(done, seen.begin), hidden);
+        done = std::max(done, seen.end);
+      }
+      std::fill(row + done, row + part.cols(), hidden);
     }
   });
 }
@@ -92,10 +96,13 @@ void dropout_factors(const ScoreTile& place, const DropoutMask& dropout, Tile& f
 
 double visible_sum(const ScoreTile& place, const Tile& tile) {
   double sum = 0;
+  std::vector<Interval> visible;
   place.for_each_head([&](const ScoreTile& part, int column) {
     for (int r = 0; r < part.rows(); ++r) {
-      const ScoreTile::Columns visible = part.visible_columns(r);
-      for (int c = visible.begin; c < visible.end; ++c) sum += static_cast<double>(tile.row(r)[column + c]);
+      part.visible_columns(r, visible);
+      for (const Interval& seen : visible) {
+        for (int c = seen.begin; c < seen.end; ++c) sum += static_cast<double>(tile.row(r)[column + c]);
+      }
     }
   });
   return sum;

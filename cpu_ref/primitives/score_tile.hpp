@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <vector>
 
 #include "cpu_ref/launch/cta.hpp"
 #include "cpu_ref/numeric/dropout_factors.hpp"
@@ -15,7 +16,7 @@ namespace tilescope {
 /// the columns, so that the tiles it streams serve every product as they come.
 /// Queries of packed rows count on through the heads of their group, from the first head's first.
 struct ScoreTile : ScoreRegion {
-  VisibleBand band;
+  const Mask* mask;  // the CTA's
   Queries queries_along;
 
   ScoreTile(const Cta& cta, const TileCoord& at, Queries queries_along);
@@ -23,21 +24,19 @@ struct ScoreTile : ScoreRegion {
       : ScoreTile(cta, at, cta.program().axis == Axis::q ? Queries::columns : Queries::rows) {}
   int rows() const { return queries_along == Queries::rows ? queries : keys; }
   int cols() const { return queries_along == Queries::rows ? keys : queries; }
-  /// The columns [begin, end) that the mask leaves visible in a row.
-  struct Columns {
-    int begin, end;
-  };
-  Columns visible_columns(int row) const;
+  /// Replaces `columns` by those that the mask leaves visible in a row, ascending.
+  void visible_columns(int row, std::vector<Interval>& columns) const;
   /// Calls visit(part, column) for the rows of each head: the part of this tile that they are, as a tile of
   /// that head, and where its columns begin. One part unless rows are packed, which are columns.
   template <typename Visit>
   void for_each_head(Visit&& visit) const {
-    if (first_query + queries <= band.seqlen_q) return visit(*this, 0);
+    const int seqlen_q = mask->seqlen_q();
+    if (first_query + queries <= seqlen_q) return visit(*this, 0);
     for (int column = 0; column < queries;) {
       ScoreTile part = *this;
-      part.batch_head += (first_query + column) / band.seqlen_q;
-      part.first_query = (first_query + column) % band.seqlen_q;
-      part.queries = std::min(queries - column, band.seqlen_q - part.first_query);
+      part.batch_head += (first_query + column) / seqlen_q;
+      part.first_query = (first_query + column) % seqlen_q;
+      part.queries = std::min(queries - column, seqlen_q - part.first_query);
       visit(part, column);
       column += part.queries;
     }

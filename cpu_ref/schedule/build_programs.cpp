@@ -282,6 +282,7 @@ void check_slices(Algorithm algorithm, const TileProgram& program) {
   if (algorithm != Algorithm::flash2) {
     refuse("must be 1: " + std::string(to_string(algorithm)) + " computes its tiles whole");
   }
+  if (program.problem.mask.any()) refuse("must be 1: tiles are cut finer only without mask");
   const TileShape tile = program.tile;
   if (tile.block_m % slices == 0 && tile.block_n % slices == 0) return;
   refuse("must divide both sides of a tile, which in pass " + std::string(to_string(program.name)) + " is " +

@@ -16,8 +16,8 @@ void CtaWalk::start_block(int block) {
     stage_ = Stage::retired;
     return;
   }
-  inner_ = program_->phases.empty() ? TileRange{} : program_->inner_tiles(work_, block_);
-  slices_ = program_->phases.empty() ? TileRange{} : program_->inner_slices(work_, block_);
+  inner_ = program_->phases.empty() ? TileRuns{} : program_->inner_tiles(work_, block_);
+  slices_ = program_->phases.empty() ? TileRuns{} : program_->inner_slices(work_, block_);
   head_ = 0;
   phase_ = 0;
   step_ = 0;
@@ -51,7 +51,7 @@ AccessGroup CtaWalk::next_slice() {
   const TileProgram& program = *program_;
   const int slices = program.diagonal_slices;
   const int first = program.inner_tile(work_, inner_, block_, step_) * slices;
-  const int begin = std::max(first, slices_.begin), end = std::min(first + slices, slices_.end);
+  const int begin = std::max(first, slices_.begin_tile()), end = std::min(first + slices, slices_.end_tile());
   const AccessGroup group = this->group(program.phases[phase_], head_, begin + slice_);
   if (++slice_ < end - begin) return group;
   slice_ = 0;

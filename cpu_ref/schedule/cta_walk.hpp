@@ -41,8 +41,8 @@ class CtaWalk {
   CtaWork work_;
   int head_ = 0;  // within the group of query heads
   int block_ = 0;
-  TileRange inner_;   // tiles
-  TileRange slices_;  // of these tiles
+  TileRuns inner_;   // tiles
+  TileRuns slices_;  // of these tiles
   std::size_t phase_ = 0;
   int step_ = 0;
   int slice_ = 0;  // within the step; 0 before and after it

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "common/nearest_names.hpp"
+#include "cpu_ref/schedule/masks/mask_models.hpp"
 
 namespace tilescope {
 namespace {
@@ -57,16 +58,19 @@ VisibleBand AttentionProblem::band(std::int64_t batch) const {
   return key_lengths.empty() ? band() : band().with_keys(static_cast<int>(keys_of(batch)));
 }
 
+Mask AttentionProblem::mask_of(std::int64_t batch) const {
+  const VisibleBand visible = band(batch);
+  return mask.any() ? Mask(visible, mask_model(mask.kind).regions(*this, visible)) : Mask(visible);
+}
+
+Mask AttentionProblem::no_mask() const {
+  return Mask(VisibleBand{static_cast<int>(seqlen_q), static_cast<int>(seqlen_k)});
+}
+
 std::int64_t AttentionProblem::visible_pairs() const {
   std::int64_t pairs = 0;
-  for_each_length([&](std::int64_t entries, std::int64_t entry) {
-    const VisibleBand visible = band(entry);
-    std::int64_t here = 0;
-    for (int i = 0; i < visible.seqlen_q; ++i) {
-      here += std::max(0, visible.last_key(i) - visible.first_key(i) + 1);
-    }
-    pairs += here * entries;
-  });
+  for_each_length(
+      [&](std::int64_t entries, std::int64_t entry) { pairs += entries * mask_of(entry).visible_pairs(); });
   return pairs * heads;
 }
 
@@ -124,6 +128,7 @@ void validate(const AttentionProblem& p) {
     require(length >= 0 && length <= p.seqlen_k, "key_lengths", length,
             "must lie in 0 ... seqlen_k = " + std::to_string(p.seqlen_k));
   }
+  if (p.mask.any()) mask_model(p.mask.kind).validate(p);
   validate_descales(p);
   // batch * heads must fit a grid, and the largest tensor, fp32 of (B, H, Nq, Nk), the byte counters.
   std::int64_t batch_heads, bytes;
@@ -155,6 +160,7 @@ std::string describe(const AttentionProblem& p) {
   text << " D" << p.head_dim << " " << to_string(p.dtype);
   if (p.causal) text << " causal";
   if (p.windowed()) text << " window(" << p.window_left << "," << p.window_right << ")";
+  if (p.mask.any()) text << " mask " << describe(p.mask);
   constexpr std::size_t kMostLengths = 8;
   for (std::size_t i = 0; i < std::min(p.key_lengths.size(), kMostLengths); ++i) {
     text << (i == 0 ? " keys " : ",") << p.key_lengths[i];
@@ -207,6 +213,40 @@ std::span<const Preset> presets() {
         .head_dim = 128,
         .dtype = ElementType::bf16,
         .causal = true}},
+      {"streaming-llm",
+       "StreamingLLM on Llama-2 7B: 4 sink tokens and the last 2044",
+       {.batch = 1,
+        .heads = 32,
+        .heads_kv = 32,
+        .seqlen_q = 8192,
+        .seqlen_k = 8192,
+        .head_dim = 128,
+        .dtype = ElementType::bf16,
+        .causal = true,
+        .window_left = 2043,
+        .mask = {MaskKind::sink, {4}}}},
+      {"packed-sft",
+       "fine-tuning of Llama-3 8B: conversations packed into 8k tokens",
+       {.batch = 1,
+        .heads = 32,
+        .heads_kv = 8,
+        .seqlen_q = 8192,
+        .seqlen_k = 8192,
+        .head_dim = 128,
+        .dtype = ElementType::bf16,
+        .causal = true,
+        .mask = {MaskKind::documents, {1530, 412, 2688, 97, 845, 1210, 66, 1344}}}},
+      {"paligemma-896",
+       "PaliGemma at 896 pixels: 4096 image tokens that all see, text behind them",
+       {.batch = 1,
+        .heads = 8,
+        .heads_kv = 1,
+        .seqlen_q = 4608,
+        .seqlen_k = 4608,
+        .head_dim = 256,
+        .dtype = ElementType::bf16,
+        .causal = true,
+        .mask = {MaskKind::prefix, {4096}}}},
       {"long-128k",
        "one long sequence: the K/V of a head exceed the L2",
        {.batch = 1,

@@ -13,6 +13,8 @@
 
 #include "common/errors.hpp"
 #include "cpu_ref/schedule/descales.hpp"
+#include "cpu_ref/schedule/mask.hpp"
+#include "cpu_ref/schedule/masks/mask_rule.hpp"
 #include "cpu_ref/schedule/tile_schedule.hpp"
 
 namespace tilescope {
@@ -42,6 +44,7 @@ constexpr int matmuls_of(Direction direction) { return direction == Direction::f
 ///
 /// With off = seqlen_k - seqlen_q, query i sees key j when j <= i + off (causal) and
 /// i + off - window_left <= j <= i + off + window_right: masks are aligned bottom-right.
+/// What `mask` changes of that stands at MaskKind.
 /// Keys from key_lengths[batch] on are padding: no query of that batch entry sees them, and what their rows
 /// of K and V hold is never read. The diagonal stays where it is without them. A row with no visible key
 /// gives O = 0, LSE = -inf and zero gradients. Query head h reads key/value head h / (heads / heads_kv).
@@ -62,10 +65,15 @@ struct AttentionProblem {
   std::uint64_t seed = 0;                              // of the dropout mask and of random inputs
   std::vector<std::int64_t> key_lengths = {};          // one a batch entry, or none: no key is padding
   Descales descales = {};                              // other than 1 in fp8 alone
+  MaskRule mask = {};                                  // what else is hidden or seen, see MaskKind
 
   double scale() const;
   VisibleBand band() const;                    // precondition, as of all below: validate() passed
   VisibleBand band(std::int64_t batch) const;  // of one batch entry, without its padding
+  /// What the queries of a batch entry see of its keys.
+  Mask mask_of(std::int64_t batch) const;
+  /// Of any: each query sees each key, padding too.
+  Mask no_mask() const;
   /// Keys of a batch entry that are no padding.
   std::int64_t keys_of(std::int64_t batch) const {
     return key_lengths.empty() ? seqlen_k : key_lengths[static_cast<std::size_t>(batch)];
@@ -74,7 +82,7 @@ struct AttentionProblem {
   /// Whether a query meets keys of several blocks of descales.
   bool descaled_by_key_blocks() const { return descales.by_block() && seqlen_k > descales.block.block_n; }
   bool windowed() const { return window_left >= 0 || window_right >= 0; }
-  bool masked() const { return causal || windowed() || !key_lengths.empty(); }
+  bool masked() const { return causal || windowed() || !key_lengths.empty() || mask.any(); }
   /// Calls visit(entries, entry) once for each length that keys_of() gives: how many batch entries have it,
   /// and one of them.
   template <typename Visit>

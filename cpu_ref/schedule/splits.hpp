@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "cpu_ref/schedule/tile_runs.hpp"
 #include "cpu_ref/schedule/tile_schedule.hpp"
 
 namespace tilescope {
@@ -43,11 +44,21 @@ struct SplitKeys {
     return detail::tile_range(max_of(all.begin, first), min_of(all.end, first + share), all.full_begin,
                               all.full_end);
   }
+  TileRuns part_of(const TileRuns& all, int split) const {
+    const TileRange part = part_of(TileRange{0, tiles > 0 ? all.end_tile() : all.count()}, split);
+    return tiles > 0 ? all.between(part.begin, part.end) : all.at_positions(part.begin, part.end);
+  }
   /// How many of the splits have any.
-  int busy(const TileRange& all) const {
+  int busy(const TileRuns& all) const {
     if (all.empty()) return 0;
-    if (tiles > 0) return (all.end - 1) / tiles - all.begin / tiles + 1;
-    return ceil_div(all.count(), ceil_div(all.count(), count));
+    if (tiles == 0) return ceil_div(all.count(), ceil_div(all.count(), count));
+    int busy = 0, last = -1;
+    for (const TileRange& run : all.runs()) {
+      const int first = max_of(last + 1, run.begin / tiles);
+      last = (run.end - 1) / tiles;
+      busy += max_of(0, last - first + 1);
+    }
+    return busy;
   }
   bool operator==(const SplitKeys&) const = default;
 };

@@ -33,16 +33,15 @@ HandOut TileProgram::hand_out() const {
   return stays ? HandOut::there_and_back : HandOut::to_who_retires;
 }
 
-int TileProgram::first_kv_tile(int batch, int m_block) const {
-  return kv_tiles(problem.band(batch), access_tile(), m_block).begin;
+int TileProgram::kv_tiles_before(int batch, int m_block, int n_block) const {
+  return problem.mask_of(batch).kv_tiles(access_tile(), m_block).count_before(n_block);
 }
 
-TileRange TileProgram::inner_tiles(int batch, int block) const {
-  if (name == PassName::combine) return {0, splits.count, 0, splits.count};
-  VisibleBand band = dense ? problem.band() : problem.band(batch);
-  if (dense) band.left = band.right = kUnbounded;
-  if (pack_gqa) return packed_kv_tiles(band, tile, static_cast<int>(q_rows()), block);
-  return axis == Axis::q ? kv_tiles(band, tile, block) : q_tiles<true>(band, tile, block);
+TileRuns TileProgram::inner_tiles(int batch, int block) const {
+  if (name == PassName::combine) return TileRange{0, splits.count, 0, splits.count};
+  const Mask mask = dense ? problem.no_mask() : problem.mask_of(batch);
+  if (pack_gqa) return mask.packed_kv_tiles(tile, static_cast<int>(q_rows()), block);
+  return axis == Axis::q ? mask.kv_tiles(tile, block) : mask.q_tiles(tile, block);
 }
 
 bool TileProgram::has_prologue(int batch, int block) const {
@@ -55,10 +54,10 @@ TileShape TileProgram::access_tile() const {
   return axis == Axis::q ? TileShape{tile.block_m, part.block_n} : TileShape{part.block_m, tile.block_n};
 }
 
-TileRange TileProgram::inner_slices(int batch, int block) const {
+TileRuns TileProgram::inner_slices(int batch, int block) const {
   if (diagonal_slices == 1) return inner_tiles(batch, block);
-  const VisibleBand band = problem.band(batch);
-  return axis == Axis::q ? kv_tiles(band, access_tile(), block) : q_tiles<true>(band, access_tile(), block);
+  const Mask mask = problem.mask_of(batch);
+  return axis == Axis::q ? mask.kv_tiles(access_tile(), block) : mask.q_tiles(access_tile(), block);
 }
 
 CtaWork TileProgram::work(std::int64_t cta) const {

@@ -204,29 +204,29 @@ struct TileProgram {
   bool waits_for_sums() const {
     return ordered || (name == PassName::dkdvdq && dq_start == DqStart::in_order);
   }
-  /// The first kv tile that visits a q tile, or a slice of one, of access_tile().
-  int first_kv_tile(int batch, int m_block) const;
+  /// How many kv tiles in front of one visit a q tile, or a slice of one, of access_tile().
+  int kv_tiles_before(int batch, int m_block, int n_block) const;
   /// What the `cta`-th CTA to be issued owns: one block, or all of them for a whole-head CTA.
   CtaWork work(std::int64_t cta) const;
-  /// The inner tile at position `step` of the walk over `range` that belongs to `block`. A whole-head CTA
+  /// The inner tile at position `step` of the walk over `tiles` that belongs to `block`. A whole-head CTA
   /// makes a walk for each of its blocks.
-  int inner_tile(const CtaWork& work, const TileRange& range, int block, int step) const {
-    return scan_tile(scan, range, whole_head ? block : work.wave_parity, step);
+  int inner_tile(const CtaWork& work, const TileRuns& tiles, int block, int step) const {
+    return tiles[scan_tile(scan, {0, tiles.count()}, whole_head ? block : work.wave_parity, step)];
   }
   /// Inner tiles that block `block` visits in a batch entry, in all splits; of combine the splits.
-  TileRange inner_tiles(int batch, int block) const;
+  TileRuns inner_tiles(int batch, int block) const;
   /// Those that a CTA visits of one of its blocks.
-  TileRange inner_tiles(const CtaWork& work, int block) const {
+  TileRuns inner_tiles(const CtaWork& work, int block) const {
     return split_tiles(inner_tiles(work.batch, block), work.split);
   }
   /// Those of one split.
-  TileRange split_tiles(const TileRange& all, int split) const {
+  TileRuns split_tiles(const TileRuns& all, int split) const {
     return splits_walk() ? splits.part_of(all, split) : all;
   }
   /// The slices of inner tiles that it accesses, counted from the first tile's first: all of its tiles, but
   /// for those of masked tiles that the mask hides whole.
-  TileRange inner_slices(int batch, int block) const;
-  TileRange inner_slices(const CtaWork& work, int block) const {
+  TileRuns inner_slices(int batch, int block) const;
+  TileRuns inner_slices(const CtaWork& work, int block) const {
     return split_tiles(inner_slices(work.batch, block), work.split);
   }
   /// What a tile of which tensors are accessed is made of: a slice of an inner tile, or a block.

@@ -96,9 +96,11 @@ TILESCOPE_HOST_DEVICE constexpr TileRange tile_range(int begin, int end, int ful
 
 namespace detail {
 /// The kv tiles that queries [first_row, last_row] must visit.
+/// @param band  or a part of one in a rectangle of the matrix, which has rows of its own and clips their keys
 /// @param ragged  whether they are fewer than a tile has rows: then none is full
-TILESCOPE_HOST_DEVICE constexpr TileRange kv_tiles_of_rows(const VisibleBand& band, TileShape tile,
-                                                           int first_row, int last_row, bool ragged) {
+template <typename Band>
+TILESCOPE_HOST_DEVICE constexpr TileRange kv_tiles_of_rows(const Band& band, TileShape tile, int first_row,
+                                                           int last_row, bool ragged) {
   const int first = band.first_key(first_row);  // rows shift by one key each: the union has no gap
   const int last = band.last_key(last_row);
   if (last < first) return {};
@@ -116,17 +118,22 @@ TILESCOPE_HOST_DEVICE constexpr TileRange kv_tiles(const VisibleBand& band, Tile
   return detail::kv_tiles_of_rows(band, tile, first_row, last_row, first_row + tile.block_m > band.seqlen_q);
 }
 
-/// The same of a q tile of packed rows, band.seqlen_q of each of several heads one after the other. Where one
-/// holds the end of a head and the beginning of the next, it visits what all queries must.
-TILESCOPE_HOST_DEVICE constexpr TileRange packed_kv_tiles(const VisibleBand& band, TileShape tile,
-                                                          int packed_rows, int m_block) {
-  const int first = m_block * tile.block_m;
-  const int last = min_of(packed_rows, first + tile.block_m) - 1;
-  const bool one_head = first / band.seqlen_q == last / band.seqlen_q;
-  const int first_query = one_head ? first % band.seqlen_q : 0;
-  const int last_query = one_head ? last % band.seqlen_q : band.seqlen_q - 1;
-  return detail::kv_tiles_of_rows(band, tile, first_query, last_query, first + tile.block_m > packed_rows);
+namespace detail {
+/// The q tiles that keys [first_key, last_key] must visit: the transpose of kv_tiles_of_rows.
+/// @param end  none is full unless a whole tile of keys from first_key on ends there or before
+template <bool kPadding, typename Band>
+TILESCOPE_HOST_DEVICE constexpr TileRange q_tiles_of_keys(const Band& band, TileShape tile, int first_key,
+                                                          int last_key, int end) {
+  const int first = band.first_query(first_key);
+  const int last = band.last_query(last_key);
+  if (last < first || (kPadding && last_key < first_key)) return {};
+  const bool ragged = first_key + tile.block_n > end;
+  const int full_queries = ragged ? 0 : max_of(0, band.last_query(first_key) + 1);
+  const int end_tile = last / tile.block_m + 1;
+  return tile_range(first / tile.block_m, end_tile, ceil_div(band.first_query(last_key), tile.block_m),
+                    full_queries / tile.block_m);
 }
+}  // namespace detail
 
 /// The q tiles that kv tile `n_block` must visit: the transpose of kv_tiles.
 /// @tparam kPadding  whether the tile may be one of padding alone, which nothing visits
@@ -134,14 +141,7 @@ template <bool kPadding = false>
 TILESCOPE_HOST_DEVICE constexpr TileRange q_tiles(const VisibleBand& band, TileShape tile, int n_block) {
   const int first_key = n_block * tile.block_n;
   const int last_key = min_of(band.seqlen_k, first_key + tile.block_n) - 1;
-  const int first = band.first_query(first_key);
-  const int last = band.last_query(last_key);
-  if (last < first || (kPadding && last_key < first_key)) return {};
-  const bool ragged = first_key + tile.block_n > band.seqlen_k;
-  const int full_queries = ragged ? 0 : max_of(0, band.last_query(first_key) + 1);
-  const int end = last / tile.block_m + 1;
-  return detail::tile_range(first / tile.block_m, end, ceil_div(band.first_query(last_key), tile.block_m),
-                            full_queries / tile.block_m);
+  return detail::q_tiles_of_keys<kPadding>(band, tile, first_key, last_key, band.seqlen_k);
 }
 
 /// Rows or columns [begin, end) of the score matrix.

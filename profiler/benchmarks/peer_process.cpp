@@ -116,8 +116,8 @@ std::string PeerProcess::read_line() {
 PeerAnswer PeerProcess::time(const std::string& peer, const AttentionProblem& problem, Direction direction,
                              const TimerOptions& timing) {
   if (!gone_.empty()) return {{}, gone_, 0};
-  if (!problem.key_lengths.empty() || problem.dropout > 0 || problem.descales.any()) {
-    return {{}, "peers are timed without padding, dropout and descales", 0};
+  if (!problem.key_lengths.empty() || problem.dropout > 0 || problem.descales.any() || problem.mask.any()) {
+    return {{}, "peers are timed without padding, mask, dropout and descales", 0};
   }
   const Json request{{"peer", peer},
                      {"batch", problem.batch},

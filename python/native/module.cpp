@@ -103,7 +103,7 @@ AttentionProblem make_problem(std::int64_t batch, std::int64_t heads, std::int64
                               std::optional<double> scale, double dropout, std::uint64_t seed,
                               std::vector<std::int64_t> key_lengths, const std::string& descale_q,
                               const std::string& descale_k, const std::string& descale_v,
-                              std::optional<std::array<int, 2>> descale_block) {
+                              std::optional<std::array<int, 2>> descale_block, const std::string& mask) {
   AttentionProblem problem{batch,
                            heads,
                            heads_kv,
@@ -120,6 +120,7 @@ AttentionProblem make_problem(std::int64_t batch, std::int64_t heads, std::int64
                            std::move(key_lengths),
                            {parse_descale("descale_q", descale_q), parse_descale("descale_k", descale_k),
                             parse_descale("descale_v", descale_v)}};
+  if (!mask.empty()) problem.mask = parse_mask("mask", mask);
   if (descale_block) problem.descales.block = {(*descale_block)[0], (*descale_block)[1]};
   validate(problem);
   return problem;
@@ -135,7 +136,7 @@ void bind_problem(nb::module_& module) {
       .def(nb::new_(&make_problem), "batch"_a, "heads"_a, "heads_kv"_a, "seqlen_q"_a, "seqlen_k"_a,
            "head_dim"_a, "dtype"_a, "causal"_a, "window"_a, "scale"_a.none(), "dropout"_a, "seed"_a,
            "key_lengths"_a = std::vector<std::int64_t>(), "descale_q"_a = "1", "descale_k"_a = "1",
-           "descale_v"_a = "1", "descale_block"_a.none() = nb::none())
+           "descale_v"_a = "1", "descale_block"_a.none() = nb::none(), "mask"_a = "")
       .def(
           "with_seed",
           [](AttentionProblem problem, std::uint64_t seed) {

@@ -154,6 +154,7 @@ def attention(
     dropout: float = 0.0,
     seed: int | None = None,
     key_lengths: Any = None,
+    mask: str = "",
     descale_q: Any = None,
     descale_k: Any = None,
     descale_v: Any = None,
@@ -171,7 +172,7 @@ def attention(
     q : array, (B, H, Nq, D)
         float32, float16, bfloat16 or float8; any strides. k, v: (B, Hkv, Nk, D) of the same type, where Hkv
         divides H. With ``layout="bnhd"``: (B, Nq, H, D) and (B, Nk, Hkv, D).
-    causal, window, scale, dropout, seed
+    causal, window, mask, scale, dropout, seed
         As of `Problem`. Dropout needs a seed.
     key_lengths : sequence of int, or boolean array (B, Nk)
         Keys of each batch entry; those behind are padding, which no query sees. Booleans are true up to it.
@@ -200,6 +201,8 @@ def attention(
 
         if key_lengths is not None:
             raise bad_input("key_lengths", "with torch tensors", "must be left out: their operators know no padding")
+        if mask:
+            raise bad_input("mask", mask, "must be left out with torch tensors: their operators know no such mask")
         if any(descale is not None for descale in (descale_q, descale_k, descale_v, descale_block)):
             raise bad_input("descale_q", "with torch tensors", "must be left out: their operators know no descales")
         return on_torch.attention(
@@ -211,7 +214,7 @@ def attention(
     arrays = [_host_array(name, array) for name, array in (("q", q), ("k", k), ("v", v))]
     fields, _kept, descales = _descales_of(arrays, layout, descale_block, (descale_q, descale_k, descale_v))
     problem = _problem(
-        arrays, layout, dropout, seed, key_lengths, causal=causal, window=window, scale=scale, **fields
+        arrays, layout, dropout, seed, key_lengths, causal=causal, window=window, mask=mask, scale=scale, **fields
     )  # fmt: skip
     out = np.empty(arrays[0].shape, _numpy_type(problem._handle.output_type(), arrays[0]))
     lse = np.empty((problem.batch, problem.heads, problem.seqlen_q), np.float32)
@@ -240,6 +243,7 @@ def attention_backward(
     dropout: float = 0.0,
     seed: int | None = None,
     key_lengths: Any = None,
+    mask: str = "",
     kernel: str | None = None,
     tile: tuple[int, int] | None = None,
     backward: str | None = None,
@@ -257,7 +261,7 @@ def attention_backward(
     names = ("q", "k", "v", "dout", "out")
     arrays = {name: _host_array(name, array) for name, array in zip(names, (q, k, v, dout, out))}
     inputs = [arrays[name] for name in ("q", "k", "v")]
-    problem = _problem(inputs, layout, dropout, seed, key_lengths, causal=causal, window=window, scale=scale)
+    problem = _problem(inputs, layout, dropout, seed, key_lengths, causal=causal, window=window, mask=mask, scale=scale)
     _require_like("dout", arrays["dout"], arrays["q"])
     _require_like("out", arrays["out"], arrays["q"])
     sums = _host_array("lse", lse)
@@ -290,6 +294,7 @@ def exact_attention(
     dropout: float = 0.0,
     seed: int | None = None,
     key_lengths: Any = None,
+    mask: str = "",
     descale_q: Any = None,
     descale_k: Any = None,
     descale_v: Any = None,
@@ -306,7 +311,7 @@ def exact_attention(
     arrays = [_host_array(name, array) for name, array in (("q", q), ("k", k), ("v", v))]
     fields, _kept, descales = _descales_of(arrays, layout, descale_block, (descale_q, descale_k, descale_v))
     problem = _problem(
-        arrays, layout, dropout, seed, key_lengths, causal=causal, window=window, scale=scale, **fields
+        arrays, layout, dropout, seed, key_lengths, causal=causal, window=window, mask=mask, scale=scale, **fields
     )  # fmt: skip
     shapes = {"out": arrays[0].shape, "lse": (problem.batch, problem.heads, problem.seqlen_q)}
     gradient = _NOWHERE

@@ -53,7 +53,9 @@ class Problem:
     With ``off = seqlen_k - seqlen_q``, query i sees key j when ``j <= i + off`` (causal) and
     ``i + off - L <= j <= i + off + R`` (window = (L, R), -1 for no limit): masks are aligned bottom-right. A row
     without a visible key gives O = 0, LSE = -inf and zero gradients. Keys from ``key_lengths[b]`` on are padding of
-    batch entry b: no query sees them, and what k and v hold there is not read.
+    batch entry b: no query sees them, and what k and v hold there is not read. ``mask`` is what else is seen or hidden:
+    ``sink:N`` keeps the first N keys in sight when a window has moved on, ``prefix:N`` shows all queries the first N
+    keys, ``documents:N,N,...`` are documents side by side, none of which sees another.
 
     >>> Problem(seqlen_q=4096, heads=32, heads_kv=8, head_dim=128, causal=True)
     Problem(seqlen_q=4096, head_dim=128, heads=32, heads_kv=8, causal=True)
@@ -74,6 +76,7 @@ class Problem:
     dropout: float = 0.0  #: share of the probabilities that is dropped, in [0, 1)
     seed: int = 0  #: of dropout and of random inputs
     key_lengths: tuple[int, ...] = ()  #: one a batch entry; none: no key is padding
+    mask: str = ""  #: beside them: "sink:4", "prefix:512", "documents:100,300,57"; `tilescope list masks` has all
     descale_q: float | str = 1.0  #: fp8: what stored queries are multiplied by; or "random", of (batch, key head)
     descale_k: float | str = 1.0
     descale_v: float | str = 1.0

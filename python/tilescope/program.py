@@ -36,6 +36,7 @@ def words_of(problem: Problem) -> list[str]:
     words += ["--window", ",".join(map(str, problem.window))] if problem.window != (-1, -1) else []
     words += ["--scale", repr(problem.scale)] if problem.scale is not None else []
     words += ["--key-lengths", ",".join(map(str, problem.key_lengths))] if problem.key_lengths else []
+    words += ["--mask", problem.mask] if problem.mask else []
     for name in ("descale_q", "descale_k", "descale_v"):
         value = getattr(problem, name)
         words += [f"--{name.replace('_', '-')}", str(value)] if value != 1.0 else []

@@ -32,7 +32,7 @@ _PROBLEM_FIELDS = (
     "batch", "heads", "heads_kv", "seqlen_q", "seqlen_k", "head_dim", "dtype", "causal", "window", "scale",
     "dropout", "seed", "key_lengths",
 )  # fmt: skip
-_DESCALES = ("descale_q", "descale_k", "descale_v", "descale_block")  # columns where a run has them
+_RARE_FIELDS = ("mask", "descale_q", "descale_k", "descale_v", "descale_block")  # columns where a run has them
 
 
 def _unit(metric: str) -> str:
@@ -209,7 +209,7 @@ def _record_of(text: str, source: str) -> Record:
 def _varying(rows: list[dict[str, Any]]) -> list[str]:
     """What tells the rows' problems and machines apart, each once."""
     columns: dict[tuple[Any, ...], str] = {}
-    for field in (*_PROBLEM_FIELDS, *_DESCALES, "simulated_on"):
+    for field in (*_PROBLEM_FIELDS, *_RARE_FIELDS, "simulated_on"):
         values = tuple(row.get(field) for row in rows)
         if len(set(values)) > 1:
             columns.setdefault(values, field)
@@ -242,7 +242,7 @@ def _problem_of(run: Mapping[str, Any]) -> dict[str, Any]:
     fields["window"] = tuple(problem["window"])
     fields["key_lengths"] = tuple(problem["key_lengths"]) if "key_lengths" in problem else None
     fields.update((field, tuple(problem[field]) if field == "descale_block" else problem[field])
-                  for field in _DESCALES if field in problem)  # fmt: skip
+                  for field in _RARE_FIELDS if field in problem)  # fmt: skip
     return fields
 
 

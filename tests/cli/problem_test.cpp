@@ -53,6 +53,23 @@ TEST_CASE("the lengths of the batch entries tell how many there are") {
   CHECK_THROWS_AS(parse_problem({"--key-lengths", "5,,6"}), BadInput);
 }
 
+TEST_CASE("a mask stands beside causal and window, and documents tell how long the sequence is") {
+  const AttentionProblem packed = parse_problem({"--causal", "--mask", "documents:1k,0,57"}).problem;
+  CHECK(packed.mask == MaskRule{MaskKind::documents, {1024, 0, 57}});
+  CHECK(packed.seqlen_q == 1081);
+  CHECK(packed.seqlen_k == 1081);
+  CHECK(describe(packed) == "B1 H8 N1081 D64 fp32 causal mask documents:1024,0,57");
+  const AttentionProblem sink = parse_problem({"--window", "99,0", "--mask", "sink:4"}).problem;
+  CHECK(to_string(sink.mask) == "sink:4");
+  CHECK(sink.seqlen_k == 1024);
+  const AttentionProblem blocks = parse_problem({"--seqlen", "128", "--mask", "blocks:32;0;;1,2;3"}).problem;
+  CHECK(blocks.mask.numbers == std::vector<std::int64_t>{32, -1, 0, -1, -1, 1, 2, -1, 3});
+  CHECK(to_string(blocks.mask) == "blocks:32;0;;1,2;3");
+  CHECK(to_string(parse_mask("mask", "tree:0,1,1")) == "tree:0,1,1");
+  CHECK(describe(MaskRule{MaskKind::documents, std::vector<std::int64_t>(9, 1)}) ==
+        "documents:1,1,1,1,1,1,1,1,...");
+}
+
 TEST_CASE("descales are numbers, by chance or of the data, of heads or of blocks") {
   const AttentionProblem problem =
       parse_problem({"--dtype", "fp8e5m2", "--descale-q", "0.5", "--descale-k", "random", "--descale-v",

@@ -162,15 +162,15 @@ bool schedule_is_wrong(int mutant, const AttentionProblem& problem, std::int64_t
     return visible;
   };
   const Active active(mutant);
-  const VisibleBand band = problem.band(batch);
+  const Mask mask = problem.mask_of(batch);
   for (int m = 0; m < num_m_blocks(whole, kTile); ++m) {
-    const TileRange keys = kv_tiles(band, kTile, m);
+    const TileRuns keys = mask.kv_tiles(kTile, m);
     for (int n = 0; n < num_n_blocks(whole, kTile); ++n) {
-      const TileRange queries = q_tiles<true>(band, kTile, n);
+      const TileRuns queries = mask.q_tiles(kTile, n);
       const int visible = visible_entries(m, n);
       const bool full = visible == kTile.block_m * kTile.block_n;
-      if ((keys.begin <= n && n < keys.end) != (visible > 0) || keys.full(n) != full) return true;
-      if ((queries.begin <= m && m < queries.end) != (visible > 0) || queries.full(m) != full) return true;
+      if (keys.has(n) != (visible > 0) || keys.full(n) != full) return true;
+      if (queries.has(m) != (visible > 0) || queries.full(m) != full) return true;
     }
   }
   return false;

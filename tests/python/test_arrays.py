@@ -13,8 +13,11 @@ TOLERANCE = {np.float32: 2e-6, np.float16: 2e-3}
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize(
     "options",
-    [{}, {"causal": True}, {"window": (40, 8)}, {"scale": 0.3}, {"dropout": 0.2, "seed": 7}, {"key_lengths": [70, 9]}],
-    ids=["plain", "causal", "window", "scale", "dropout", "padding"],
+    [
+        {}, {"causal": True}, {"window": (40, 8)}, {"scale": 0.3}, {"dropout": 0.2, "seed": 7}, {"key_lengths": [70, 9]},
+        {"window": (20, 0), "mask": "sink:4"}, {"causal": True, "mask": "prefix:40"},
+    ],  # fmt: skip
+    ids=["plain", "causal", "window", "scale", "dropout", "padding", "sink", "prefix"],
 )
 @pytest.mark.parametrize("kernel", ["cpu:standard", "cpu:flash1", "cpu:flash2"])
 def test_forward_and_backward_are_the_judges(qkv, dtype, options, kernel):
@@ -27,6 +30,18 @@ def test_forward_and_backward_are_the_judges(qkv, dtype, options, kernel):
         assert result.dtype == dtype and result.shape == exact[name].shape and result.flags.c_contiguous
         assert np.abs(result - exact[name]).max() <= 10 * TOLERANCE[dtype] * max(1, np.abs(exact[name]).max()), name
     np.testing.assert_allclose(lse, exact["lse"], rtol=2e-3 if dtype is np.float16 else 1e-5)
+
+
+def test_documents_side_by_side_do_not_see_each_other():
+    lengths = [37, 0, 1, 62]
+    q, k, v = (normal((1, 2, sum(lengths), 16), seed, np.float32) for seed in (1, 2, 3))
+    packed = ts.attention(q, k, v, causal=True, mask="documents:37,0,1,62")
+    for first, length in zip(np.cumsum([0, *lengths]), lengths):
+        rows = np.s_[:, :, first : first + length]
+        if length:
+            np.testing.assert_allclose(packed[rows], ts.attention(q[rows], k[rows], v[rows], causal=True), atol=2e-6)
+    with pytest.raises(ts.BadInput, match="sum to seqlen = 100, not to 99"):
+        ts.attention(q, k, v, mask="documents:37,62")
 
 
 def test_a_plain_softmax_agrees_with_the_judge(qkv):

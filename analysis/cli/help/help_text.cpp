@@ -20,9 +20,21 @@ namespace {
 
 constexpr std::size_t kColumn = 34;
 
+/// A list of choices in lines of the text's width.
+std::string wrap_choices(std::string text) {
+  constexpr std::string_view kNextLine = "\n      ";
+  for (std::size_t line = 0; text.size() - line > text_width();) {
+    const std::size_t bar = text.rfind('|', line + text_width() - 1);
+    if (bar == std::string::npos || bar < line + kNextLine.size()) break;
+    text.insert(bar + 1, kNextLine);
+    line = bar + 2;
+  }
+  return text;
+}
+
 /// "  NAME TYPE      what it is for", wrapped under itself.
 std::string entry(const std::string& name, const std::string& text) {
-  std::string out = "  " + name;
+  std::string out = wrap_choices("  " + name);
   if (out.size() + 2 > kColumn) out += "\n";
   std::size_t stands = out.ends_with('\n') ? 0 : out.size();
   for (const std::string& line : wrap_words(text, text_width() - kColumn)) {

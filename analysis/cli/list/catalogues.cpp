@@ -19,6 +19,7 @@
 #include "common/log.hpp"
 #include "common/nearest_names.hpp"
 #include "common/number_format.hpp"
+#include "cpu_ref/schedule/masks/mask_models.hpp"
 #include "cpu_ref/schedule/problem.hpp"
 #include "distributed/schedule/distributed_program.hpp"
 #include "profiler/counters/metric_sets.hpp"
@@ -30,7 +31,8 @@ namespace {
 constexpr std::pair<Feature, std::string_view> kRareFeatures[] = {{Feature::descales, "fp8"},
                                                                   {Feature::split_keys, "keys"},
                                                                   {Feature::packed_heads, "heads"},
-                                                                  {Feature::query_splits, "queries"}};
+                                                                  {Feature::query_splits, "queries"},
+                                                                  {Feature::mask_rules, "`list masks`"}};
 
 bool is_rare(Feature feature) {
   return std::any_of(std::begin(kRareFeatures), std::end(kRareFeatures),
@@ -121,6 +123,14 @@ std::vector<Entry> list_problems() {
   std::vector<Entry> entries;
   for (const Preset& preset : presets()) {
     entries.push_back({std::string(preset.name), describe(preset.problem), std::string(preset.summary)});
+  }
+  return entries;
+}
+
+std::vector<Entry> list_masks() {
+  std::vector<Entry> entries;
+  for (const MaskModel& model : mask_models()) {
+    entries.push_back({std::string(model.name), std::string(model.form), std::string(model.summary)});
   }
   return entries;
 }
@@ -273,6 +283,7 @@ const std::vector<Catalogue>& catalogues() {
            rare_features_note()},
       {"log-levels", list_log_levels, "what --log-level takes, each with those before it"},
       {"machines", list_machines, "what --machine takes"},
+      {"masks", list_masks, "what --mask takes, beside --causal and --window"},
       {"metrics", list_metrics, "what diff --budget takes"},
       {"models", list_models, "what --model takes"},
       {"problems", list_problems, "what --preset takes"},

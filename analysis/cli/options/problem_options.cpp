@@ -11,6 +11,7 @@
 #include "analysis/cli/options/parse_text.hpp"
 #include "common/nearest_names.hpp"
 #include "cpu_ref/kernels/features.hpp"
+#include "cpu_ref/schedule/masks/mask_models.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -81,6 +82,8 @@ constexpr ProblemOption kOptions[] = {
     {"key_lengths", "N,N,...", feature,
      [](Problem& p, Text field, Text value) { p.key_lengths = parse_integers(field, value); },
      "keys of each batch entry; those behind are padding, which no query sees"},
+    {"mask", "MASK", feature, [](Problem& p, Text field, Text value) { p.mask = parse_mask(field, value); },
+     "beside these: sink:4, prefix:512, documents:100,300, ... (tilescope list masks)"},
     {"scale", "X", feature, set_scale, "softmax scale; default 1/sqrt(D)"},
     {"dropout", "P", feature,
      [](Problem& p, Text field, Text value) { p.dropout = parse_number(field, value); },
@@ -174,6 +177,10 @@ AttentionProblem ProblemOptions::base() const {
                        seqlen ? parse_integer("seqlen", *seqlen) : kPrompt, text("decode") != nullptr);
 }
 
+bool ProblemOptions::has_length() const {
+  return text("preset") || text("model") || text("seqlen") || text("seqlen_q") || text("seqlen_k");
+}
+
 const ModelShape* ProblemOptions::model() const {
   return text("model") ? &find_model(*text("model")) : nullptr;
 }
@@ -188,6 +195,10 @@ AttentionProblem ProblemOptions::problem() const {
     if (const std::string* value = text(option.name); value && !in_base) option.set(p, option.name, *value);
   }
   if (text("key_lengths") && !text("batch")) p.batch = static_cast<std::int64_t>(p.key_lengths.size());
+  if (p.mask.any() && !has_length()) {
+    const MaskModel& model = mask_model(p.mask.kind);
+    if (model.seqlen) p.seqlen_q = p.seqlen_k = model.seqlen(p.mask);
+  }
   validate(p);
   return p;
 }

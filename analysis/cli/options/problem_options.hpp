@@ -70,6 +70,7 @@ class ProblemOptions {
   /// As typed; "" for a flag. Null where it was not given.
   const std::string* text(std::string_view name) const;
   AttentionProblem base() const;
+  bool has_length() const;
 
   std::map<std::string, std::string, std::less<>> given_;  // by the names of problem_options(), as typed
   std::optional<std::string> pass_;

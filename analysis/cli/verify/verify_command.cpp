@@ -105,7 +105,7 @@ auto group_of(const RunEntry& run) {
   const AttentionProblem& p = run.problem;
   std::string passes;
   for (const PassRecord& pass : run.passes) passes += pass.name + " ";
-  return std::tuple(run.kernel, passes, p.dtype, p.causal, p.windowed(), !p.key_lengths.empty(),
+  return std::tuple(run.kernel, passes, p.dtype, p.causal, p.windowed(), p.mask.kind, !p.key_lengths.empty(),
                     p.group_size(), p.dropout > 0);
 }
 

@@ -67,9 +67,7 @@ HeadSums head_sums(const TileProgram& program, std::int64_t batch, std::int64_t 
   const std::int64_t owned_total = q_axis ? program.q_rows() : key_rows;
   const std::int64_t inner_total = q_axis ? key_rows : p.seqlen_q;
   HeadSums sums;
-  // Ranges only move forward from block to block, so their union is a sum of advances; of packed heads the
-  // first one's is that of all.
-  int seen_end = 0;
+  std::vector<Interval> visited;  // inner tiles
   for (int block = 0; block < program.num_blocks(); ++block) {
     const std::int64_t rows = covered_rows(block, block + 1, owned_size, owned_total);
     sums.owned_rows += rows;
@@ -78,16 +76,25 @@ HeadSums head_sums(const TileProgram& program, std::int64_t batch, std::int64_t 
       sums.busy_rows = sums.prologue_rows;
       continue;
     }
-    const TileRange inner = program.inner_slices(static_cast<int>(batch), block);
+    const TileRuns inner = program.inner_slices(static_cast<int>(batch), block);
     if (inner.empty()) continue;
-    const std::int64_t inner_rows = covered_rows(inner.begin, inner.end, inner_size, inner_total);
+    std::int64_t inner_rows = 0;
+    for (const TileRange& run : inner.runs()) {
+      inner_rows += covered_rows(run.begin, run.end, inner_size, inner_total);
+      visited.push_back({run.begin, run.end});
+    }
     sums.busy_rows += rows;
     sums.prologue_rows += rows * program.splits.busy(inner);
     sums.owned_step_rows += rows * inner.count();
     sums.inner_step_rows += inner_rows;
     sums.area += rows * inner_rows;
-    sums.inner_rows += covered_rows(std::max(inner.begin, seen_end), inner.end, inner_size, inner_total);
-    seen_end = std::max(seen_end, inner.end);
+  }
+  std::sort(visited.begin(), visited.end(),
+            [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+  int seen_end = 0;
+  for (const Interval& tiles : visited) {
+    sums.inner_rows += covered_rows(std::max(tiles.begin, seen_end), tiles.end, inner_size, inner_total);
+    seen_end = std::max(seen_end, tiles.end);
   }
   return sums;
 }
@@ -160,18 +167,6 @@ OperandBytes operand_bytes(const TileProgram& program, const std::vector<EqualEn
   return sum;
 }
 
-/// Queries (or keys) of one head that take part in a visible pair.
-std::int64_t busy_queries(const VisibleBand& band) {
-  std::int64_t rows = 0;
-  for (int i = 0; i < band.seqlen_q; ++i) rows += band.first_key(i) <= band.last_key(i);
-  return rows;
-}
-std::int64_t busy_keys(const VisibleBand& band) {
-  std::int64_t rows = 0;
-  for (int j = 0; j < band.seqlen_k; ++j) rows += band.first_query(j) <= band.last_query(j);
-  return rows;
-}
-
 /// What crosses beside one operand's own bytes where it is loaded by boxes.
 std::int64_t filled_bytes(const TileProgram& program, TensorName tensor, Part part) {
   const AttentionProblem& p = program.problem;
@@ -190,13 +185,16 @@ std::int64_t filled_bytes(const TileProgram& program, TensorName tensor, Part pa
   std::int64_t of_head[2] =
       {};  // that lies first, or second: rows of a third begin in a sector as of a first
   for (int block = 0; block < program.num_blocks(); ++block) {
-    const TileRange inner = program.phases.empty() ? TileRange{} : program.inner_slices(0, block);
+    const TileRuns inner = program.phases.empty() ? TileRuns{} : program.inner_slices(0, block);
     if (part == Part::phase ? inner.empty() : !program.has_prologue(0, block)) continue;
     const int ctas = program.query_splits() > 1 ? program.splits.busy(inner) * program.head_splits : 1;
     for (const int head : {0, 1}) {
-      of_head[head] += part != Part::phase ? ctas * of_tiles(head, block, block + 1)
-                       : owned             ? inner.count() * of_tiles(head, block, block + 1)
-                                           : of_tiles(head, inner.begin, inner.end);
+      if (part != Part::phase || owned) {
+        of_head[head] +=
+            (owned && part == Part::phase ? inner.count() : ctas) * of_tiles(head, block, block + 1);
+        continue;
+      }
+      for (const TileRange& run : inner.runs()) of_head[head] += of_tiles(head, run.begin, run.end);
     }
   }
   const std::int64_t heads = p.batch * extent.heads, seconds = heads / 2;
@@ -209,8 +207,9 @@ std::int64_t visited_q_tiles(const TileProgram& program) {
   const AttentionProblem& p = program.problem;
   std::int64_t visited = 0;
   p.for_each_length([&](std::int64_t entries, std::int64_t entry) {
+    const Mask mask = p.mask_of(entry);
     for (int m_block = 0; m_block < num_m_blocks(p.band(), program.tile); ++m_block) {
-      visited += kv_tiles(p.band(entry), program.tile, m_block).empty() ? 0 : entries;
+      visited += mask.kv_tiles(program.tile, m_block).empty() ? 0 : entries;
     }
   });
   return visited * p.heads;
@@ -308,8 +307,9 @@ std::int64_t exponentials(const TileProgram& program) {
 ReadWriteBytes compulsory_bytes(const AttentionProblem& problem, Direction direction) {
   std::int64_t queries = 0, keys = 0;  // of one head, over the batch
   problem.for_each_length([&](std::int64_t entries, std::int64_t entry) {
-    queries += entries * busy_queries(problem.band(entry));
-    keys += entries * busy_keys(problem.band(entry));
+    const Mask mask = problem.mask_of(entry);
+    queries += entries * mask.busy_queries();
+    keys += entries * mask.busy_keys();
   });
   const auto whole = [&](TensorName name) { return tensor_extent(problem, name).bytes(); };
   const auto needed = [&](TensorName name) {

@@ -37,7 +37,8 @@ RunRecord full_record() {
                  .softmax_scale = 0.3,
                  .dropout = 0.1,
                  .seed = std::numeric_limits<std::uint64_t>::max(),
-                 .key_lengths = {3, 0}};
+                 .key_lengths = {3, 0},
+                 .mask = {MaskKind::sink, {4}}};
   run.kernel = "gpu:flash2-mma";
   PassRecord pass;
   pass.name = "forward";

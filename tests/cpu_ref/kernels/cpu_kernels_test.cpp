@@ -47,6 +47,7 @@ TEST_CASE("every kernel is close to exact attention on random problems") {
     p.dtype = kElementTypes[seed % std::size(kElementTypes)];
     if (random.chance(0.3)) p.dropout = 0.1 * random.between(1, 8);
     if (random.chance(0.3)) p.softmax_scale = random.between(-3, 3) * 0.1;
+    if (seed % 4 == 1) p = random.masked(p);
     if (seed % 4 == 3) p = random.padded(p);
     CAPTURE(seed);
     CAPTURE(tile.block_m);

@@ -50,6 +50,7 @@ TEST_CASE("observed accesses are the program's, in order") {
     AttentionProblem p = random.problem(options[PassName::forward].tile);
     p.dtype = kElementTypes[seed % 3];
     if (random.chance(0.2)) p.dropout = 0.25;
+    if (seed % 6 == 0) p = random.masked(p);
     if (seed % 3 == 0) p = random.padded(p);
     options.order = random.chance(0.5) ? TileOrder::row_major : TileOrder::longest_first;
     options.scan = random.chance(0.5) ? Scan::ascending : Scan::sawtooth;

@@ -2,6 +2,7 @@
 // Every CPU kernel in every backward order, and how to run one on random inputs.
 #pragma once
 
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,16 @@ inline void run_kernel(const KernelCase& c, ProgramOptions options, Direction di
   if (direction == Direction::backward) {
     c.kernel->run(options, Direction::backward, tensors, backward_observer);
   }
+}
+
+inline void copy_row(const Tensor& from, std::int64_t batch, std::int64_t head, std::int64_t row, Tensor& to,
+                     std::int64_t to_batch, std::int64_t to_row) {
+  std::memcpy(to.row(to_batch, head, to_row), from.row(batch, head, row),
+              static_cast<std::size_t>(from.shape().cols * element_bytes(from.dtype())));
+}
+
+inline bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.bytes() == b.bytes() && std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.bytes())) == 0;
 }
 
 }  // namespace tilescope::testing

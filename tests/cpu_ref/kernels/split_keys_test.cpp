@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstring>
 
 #include "cpu_ref/judge/equivalence.hpp"
 #include "cpu_ref/judge/locate.hpp"
@@ -28,15 +27,8 @@ TensorSet random_inputs(const AttentionProblem& problem) {
   return tensors;
 }
 
-void copy_row(const Tensor& from, std::int64_t batch, std::int64_t head, std::int64_t row, Tensor& to,
-              std::int64_t to_batch, std::int64_t to_row) {
-  std::memcpy(to.row(to_batch, head, to_row), from.row(batch, head, row),
-              static_cast<std::size_t>(from.shape().cols * element_bytes(from.dtype())));
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.bytes() == b.bytes() && std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.bytes())) == 0;
-}
+using testing::copy_row;
+using testing::same_bits;
 
 SplitPolicy random_policy(testing::ProblemGenerator& random, int block_n) {
   if (random.chance(0.4)) return {Kind::fixed, block_n * random.between(1, 4)};
@@ -53,6 +45,7 @@ TEST_CASE("split and packed, random problems lie within the judge's bound, and d
     if (random.chance(0.25)) p.dropout = 0.25;
     if (random.chance(0.3)) p = random.padded(p);
     if (random.chance(0.3)) p.seqlen_q = random.between(1, 3);
+    if (seed % 2 == 0) p = random.masked(p);
     ProgramOptions options = ProgramOptions::with_tile(tile);
     options.splits = random_policy(random, tile.block_n);
     options.pack_gqa = random.chance(0.5);

@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "cpu_ref/judge/mask_allows.hpp"
 #include "tests/random_problems.hpp"
 
 namespace tilescope {
@@ -13,14 +14,9 @@ namespace {
 
 constexpr int kScheduledProblems = 400;
 
-/// The mask of a batch entry as the problem's definition states it, without the schedule.
+/// The mask of a batch entry as its definition states it, without the schedule.
 bool sees(const AttentionProblem& p, std::int64_t batch, std::int64_t i, std::int64_t j) {
-  if (j >= p.keys_of(batch)) return false;
-  const std::int64_t diagonal = i + p.seqlen_k - p.seqlen_q;
-  if (p.causal && j > diagonal) return false;
-  if (p.window_left >= 0 && j < diagonal - p.window_left) return false;
-  if (p.window_right >= 0 && j > diagonal + p.window_right) return false;
-  return true;
+  return mask_allows(p, batch * p.heads, i, j);
 }
 
 struct TileCensus {
@@ -41,15 +37,18 @@ TileCensus census(const AttentionProblem& p, std::int64_t batch, TileShape tile,
   return result;
 }
 
-void check_range(const AttentionProblem& p, std::int64_t batch, TileShape tile, const TileRange& range,
+void check_tiles(const AttentionProblem& p, std::int64_t batch, TileShape tile, const TileRuns& visited,
                  int other_blocks, bool q_axis, int block) {
+  int count = 0;
   for (int other = 0; other < other_blocks; ++other) {
     const TileCensus tiles =
         q_axis ? census(p, batch, tile, block, other) : census(p, batch, tile, other, block);
-    const bool visited = range.begin <= other && other < range.end;
-    CHECK(visited == (tiles.visible > 0));
-    CHECK(range.full(other) == (tiles.visible == tile.block_m * tile.block_n));
+    CHECK(visited.has(other) == (tiles.visible > 0));
+    CHECK(visited.full(other) == (tiles.visible == tile.block_m * tile.block_n));
+    CHECK(visited.count_before(other) == count);
+    if (tiles.visible > 0) CHECK(visited[count++] == other);
   }
+  CHECK(visited.count() == count);
 }
 
 TEST_CASE("a tile is visited exactly when it holds a visible entry, and full exactly when all are") {
@@ -57,6 +56,7 @@ TEST_CASE("a tile is visited exactly when it holds a visible entry, and full exa
     testing::ProblemGenerator random(seed);
     const TileShape tile = random.tile(12);
     AttentionProblem p = random.problem(tile);
+    if (seed % 2 == 0) p = random.masked(p);
     if (seed % 3 == 0) p = random.padded(p);
     CAPTURE(seed);
     CAPTURE(describe(p));
@@ -67,20 +67,53 @@ TEST_CASE("a tile is visited exactly when it holds a visible entry, and full exa
     for (std::int64_t batch = 0; batch < p.batch; ++batch) {
       CAPTURE(batch);
       const VisibleBand band = p.band(batch);
+      const Mask mask = p.mask_of(batch);
       for (int m = 0; m < m_blocks; ++m) {
-        check_range(p, batch, tile, kv_tiles(band, tile, m), n_blocks, true, m);
+        if (!p.mask.any()) check_tiles(p, batch, tile, kv_tiles(band, tile, m), n_blocks, true, m);
+        check_tiles(p, batch, tile, mask.kv_tiles(tile, m), n_blocks, true, m);
       }
       for (int n = 0; n < n_blocks; ++n) {
-        check_range(p, batch, tile, q_tiles<true>(band, tile, n), m_blocks, false, n);
+        if (!p.mask.any()) check_tiles(p, batch, tile, q_tiles<true>(band, tile, n), m_blocks, false, n);
+        check_tiles(p, batch, tile, mask.q_tiles(tile, n), m_blocks, false, n);
       }
       for (int i = 0; i < p.seqlen_q; ++i) {
         for (int j = 0; j < p.seqlen_k; ++j) {
-          REQUIRE(band.visible(i, j) == sees(p, batch, i, j));
+          if (!p.mask.any()) REQUIRE(band.visible(i, j) == sees(p, batch, i, j));
+          REQUIRE(mask.visible(i, j) == sees(p, batch, i, j));
           pairs += sees(p, batch, i, j);
         }
       }
     }
     CHECK(p.visible_pairs() == pairs * p.heads);
+  }
+}
+
+TEST_CASE("packed rows visit what some query of theirs sees, and full is what all of them see") {
+  for (unsigned seed = 0; seed < kScheduledProblems; ++seed) {
+    testing::ProblemGenerator random(seed);
+    const TileShape tile = random.tile(12);
+    const AttentionProblem p = random.masked(random.problem(tile));
+    const Mask mask = p.mask_of(0);
+    const auto seqlen = static_cast<int>(p.seqlen_q), rows = seqlen * static_cast<int>(p.group_size());
+    CAPTURE(seed);
+    CAPTURE(describe(p));
+    for (int m = 0; m < ceil_div(rows, tile.block_m); ++m) {
+      const int first = m * tile.block_m, end = std::min(rows, first + tile.block_m);
+      const bool one_head = first / seqlen == (end - 1) / seqlen;
+      const int first_query = one_head ? first % seqlen : 0;
+      const int end_query = one_head ? (end - 1) % seqlen + 1 : seqlen;
+      const TileRuns visited = mask.packed_kv_tiles(tile, rows, m);
+      for (int n = 0; n < num_n_blocks(p.band(), tile); ++n) {
+        bool any = false, all = (n + 1) * tile.block_n <= p.seqlen_k && first + tile.block_m <= rows;
+        for (int i = first_query; i < end_query; ++i) {
+          for (int j = n * tile.block_n; j < std::min<int>(mask.seqlen_k(), (n + 1) * tile.block_n); ++j) {
+            (sees(p, 0, i, j) ? any : all) = sees(p, 0, i, j);
+          }
+        }
+        CHECK(visited.has(n) == any);
+        CHECK(visited.full(n) == all);
+      }
+    }
   }
 }
 

@@ -169,9 +169,8 @@ bool CoResidentCtas::in_step_with_last(std::int64_t cta) const {
     return program_.has_prologue(its.batch, its.first_block) ==
            program_.has_prologue(last.batch, last.first_block);
   }
-  const TileRange tiles_of_last = program_.inner_slices(last, last.first_block);
-  const TileRange tiles = program_.inner_slices(its, its.first_block);
-  return tiles.begin == tiles_of_last.begin && tiles.end == tiles_of_last.end;
+  return program_.inner_slices(its, its.first_block)
+      .same_tiles(program_.inner_slices(last, last.first_block));
 }
 
 void CoResidentCtas::replace(std::size_t number, std::size_t team) {

@@ -19,7 +19,7 @@ class SumsInOrder {
   /// Whether the step that makes the accesses need not wait.
   bool may_add(const AccessGroup& group) const {
     if (!adds(group)) return true;
-    const int before = group.n_block - program_->first_kv_tile(group.batch, group.m_block);
+    const int before = program_->kv_tiles_before(group.batch, group.m_block, group.n_block);
     const int have = counts_[index(group)];
     return program_->ordered ? have >= before : before == 0 || have > 0;
   }

@@ -44,7 +44,11 @@ std::string fixed_text(const RunSummary& run) {
   std::string text =
       fmt::format("d = {}, {}", p.head_dim,
                   p.heads == p.heads_kv ? "MHA" : fmt::format("{} query heads a kv head", p.group_size()));
-  if (p.masked()) text += p.causal ? ", causal" : p.windowed() ? ", window" : ", padding";
+  if (p.masked())
+    text += p.mask.any()   ? ", mask " + describe(p.mask)
+            : p.causal     ? ", causal"
+            : p.windowed() ? ", window"
+                           : ", padding";
   return text;
 }
 

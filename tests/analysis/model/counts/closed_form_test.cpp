@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "cpu_ref/judge/mask_allows.hpp"
 #include "cpu_ref/schedule/cta_walk.hpp"
 #include "tests/analysis/algorithm_choices.hpp"
 #include "tests/random_problems.hpp"
@@ -96,13 +97,13 @@ std::int64_t computed_entries(const TileProgram& program) {
   const TileShape part = part_of(program.tile, program.diagonal_slices);
   std::int64_t parts = 0;
   for (std::int64_t batch = 0; batch < p.batch; ++batch) {
-    const VisibleBand band = p.band(program.dense ? 0 : batch);
     for (int m = 0; m * part.block_m < p.seqlen_q; ++m) {
       for (int n = 0; n * part.block_n < p.seqlen_k; ++n) {
         bool visible = program.dense;
         for (int i = m * part.block_m; i < std::min<std::int64_t>((m + 1) * part.block_m, p.seqlen_q); ++i) {
-          for (int j = n * part.block_n; j < std::min((n + 1) * part.block_n, band.seqlen_k); ++j) {
-            visible = visible || band.visible(i, j);
+          for (int j = n * part.block_n; j < std::min<std::int64_t>((n + 1) * part.block_n, p.seqlen_k);
+               ++j) {
+            visible = visible || mask_allows(p, batch * p.heads, i, j);
           }
         }
         parts += visible;
@@ -223,6 +224,7 @@ TEST_CASE("the closed form is the sum over the program's accesses, tensor by ten
     options[PassName::softmax].row_reads = random.between(1, 3);
     options[PassName::dscores].row_reads = random.between(1, 2);
     const bool by_boxes = seed % 3 == 1;
+    if (slices == 1) p = random.masked(p);
     if (seed % 3 == 0) p = random.padded(p);
     if (by_boxes) p.head_dim = random.between(1, 16) * 16 / (is_fp8(p.dtype) || random.chance(0.5) ? 1 : 2);
     if (seed % 8 < 4) options.dq_start = seed % 8 < 2 ? DqStart::claimed : DqStart::in_order;
@@ -251,6 +253,7 @@ TEST_CASE("the same of split keys and packed heads, which compute what whole one
     const TileShape tile = random.tile(16);
     AttentionProblem p = random.problem(tile);
     p.dtype = kElementTypes[random.between(0, 4)];
+    if (seed % 2 == 0) p = random.masked(p);
     if (seed % 3 == 0) p = random.padded(p);
     ProgramOptions options = ProgramOptions::with_tile(tile);
     testing::draw_splits(options, tile, random);

@@ -35,6 +35,7 @@ std::vector<TileProgram> random_programs(ProblemGenerator& random, int seed) {
   if (random.chance(0.3)) options.query_splits = random.between(2, 9);
   for (PassOptions& pass : options.passes) pass.row_reads = random.between(1, 2);
   constexpr int kChoices = std::size(testing::kAlgorithmChoices);
+  if (slices == 1 && seed % 4 == 1) p = random.masked(p);
   if (random.chance(0.25)) p = random.padded(p);
   const bool by_boxes = p.key_lengths.empty() && seed % 3 == 0;
   if (by_boxes) p.head_dim = 4 * random.between(1, 12);

@@ -117,9 +117,10 @@ class PlainCtas {
       return false;
     }
     std::set<int>& there = added_[{group.batch, group.head, group.m_block}];
-    const int first = program_.first_kv_tile(group.batch, group.m_block);
-    for (int before = first; before < group.n_block; ++before) {
-      if (!there.contains(before) && (program_.ordered || before == first)) return true;
+    const TileRuns adders =
+        program_.problem.mask_of(group.batch).kv_tiles(program_.access_tile(), group.m_block);
+    for (int i = 0; adders[i] < group.n_block; ++i) {
+      if (!there.contains(adders[i]) && (program_.ordered || i == 0)) return true;
     }
     there.insert(group.n_block);
     return false;
