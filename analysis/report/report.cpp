@@ -9,6 +9,7 @@
 #include "analysis/records/compare/kernel_group.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/records/record_kinds.hpp"
+#include "analysis/report/claims/claim.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 #include "analysis/studies/paper_studies.hpp"
 #include "profiler/records/json_fields.hpp"
@@ -147,6 +148,8 @@ Document make_report(const ReportRecords& all) {
   add(document, SectionGroup::others,
       {several_gpus_section(all.distributed, all.distributed_peers, all.ceilings),
        explain_section(all.explained), kernel_section(all.kernels), record_section(sources)});
+  document.for_texts.push_back(claims_matrix({records, runs, holdout, constants, sparsity, parallelism,
+                                              noise_floor_of(all.ceilings)}));
   if (document.sections.size() <= kFewSections) {
     for (Section& section : document.sections) section.open = true;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/studies/study.hpp"
 
+#include "analysis/studies/error_study.hpp"
 #include "analysis/studies/holdout.hpp"
 #include "analysis/studies/paper_studies.hpp"
 #include "analysis/studies/simulations.hpp"

@@ -98,6 +98,12 @@ std::optional<Finding> changes_verdict(const std::vector<RunRecord>& base, const
 /// The commands, commits and machines behind the report.
 std::optional<Section> record_section(const std::vector<RunRecord>& records);
 
+/// What `verify` judged: cases, those that failed, and of how many kernels.
+struct JudgedCases {
+  std::int64_t cases = 0, failed = 0;
+  std::size_t kernels = 0;
+};
+JudgedCases judged_cases(const std::vector<RunRecord>& records);
 /// Cases within their bound, from `verify`.
 std::optional<Finding> error_verdict(const std::vector<RunRecord>& records);
 /// DRAM and SM<->L2 bytes of the last algorithm, and of the worst beside it, against what must move, on the

@@ -9,6 +9,7 @@
 
 #include "analysis/model/validation/measured_pass.hpp"
 #include "analysis/report/document/report_document.hpp"
+#include "analysis/report/sections/model/agreement.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 #include "analysis/report/sections/speed/roofline_figures.hpp"
 #include "analysis/report/sweep.hpp"
@@ -208,6 +209,8 @@ struct Prediction {
   const RunSummary* measured = nullptr;
 };
 
+constexpr const char* kPlainChoice = "row-major, ascending";
+
 /// "longest-first, sawtooth"
 std::string choice_text(const RunEntry& run) {
   return fmt::format("{}, {}", to_string(run.order.value_or(TileOrder::row_major)),
@@ -296,6 +299,27 @@ Table prediction_table(const std::vector<Choices>& groups, const std::string& fi
 
 }  // namespace
 
+PredictedChanges predicted_changes(const std::vector<RunSummary>& runs) {
+  PredictedChanges changes;
+  for (const Choices& choices : predictions(runs)) {
+    const auto plain = choices.find(kPlainChoice);
+    if (plain == choices.end()) continue;
+    for (const auto& [name, one] : choices) {
+      if (name == kPlainChoice) continue;
+      const auto change = [&](const auto& bytes_of) {
+        return std::log(dram_reads(bytes_of(one)) / dram_reads(bytes_of(plain->second)));
+      };
+      const double measured = change([](const Prediction& p) { return p.measured->measured_dram; });
+      const double predicted = change([](const Prediction& p) { return p.predicted->simulated_dram; });
+      ++changes.pairs;
+      if (std::abs(measured) <= kChange) continue;
+      ++changes.changed;
+      changes.right += measured * predicted > 0;
+    }
+  }
+  return changes;
+}
+
 std::optional<Section> prediction_section(const std::vector<RunSummary>& runs) {
   const std::vector<Choices> groups = predictions(runs);
   if (groups.empty()) return std::nullopt;
@@ -314,10 +338,9 @@ std::optional<Section> prediction_section(const std::vector<RunSummary>& runs) {
         first_when = one.measured->record->when;
     }
     // The plain choice first: the others are what it is to be improved by.
-    const std::string plain = "row-major, ascending";
-    if (!choices.count(plain)) continue;
+    if (!choices.count(kPlainChoice)) continue;
     for (const auto& [name, one] : choices) {
-      if (name != plain) add_new(pairs, {plain, name});
+      if (name != kPlainChoice) add_new(pairs, {kPlainChoice, name});
     }
   }
   section.blocks.push_back(Paragraph{fmt::format(
