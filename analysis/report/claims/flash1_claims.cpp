@@ -46,7 +46,6 @@ Judgement flops(const Evidence& evidence) {
 }
 
 Judgement linear_memory(const Evidence& evidence) {
-  constexpr double kLinear = 1.05;  // exponent of N
   std::size_t flash = 0, linear = 0;
   double standard = 0;
   for (const ExtraMemory& memory : extra_memory(evidence.runs)) {
@@ -55,13 +54,13 @@ Judgement linear_memory(const Evidence& evidence) {
       continue;
     }
     ++flash;
-    linear += memory.exponent.value_or(0) <= kLinear;
+    linear += memory.exponent.value_or(0) <= kMostOfLinear;
   }
   return judge_cases(
       linear, flash,
       fmt::format("sweeps of flash kernels take memory beside inputs and outputs that grows at "
                   "most as N^{:.2f}; standard attention's grows as N^{:.2f}",
-                  kLinear, standard));
+                  kMostOfLinear, standard));
 }
 
 /// Of standard attention's accesses: over all points that meet the hypotheses, and over those with M >= d^2.

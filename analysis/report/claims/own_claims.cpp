@@ -67,6 +67,22 @@ Judgement small_memory(const Evidence& evidence) {
   return judge_cases(fewer, all, "points with M < d² have standard attention make fewer accesses forward");
 }
 
+/// FlashAttention's accesses over the bound on reads of one processor, where it is no less than the inputs.
+Judgement large_memory(const Evidence& evidence) {
+  const std::vector<TheoremPoint> points = theorem_points(evidence.constants);
+  const Range over_bound = range_of_points(
+      points, Algorithm::flash1, Direction::forward,
+      [](const TheoremPoint& point) {
+        return point.within_hypotheses() && point.fast >= 2 * point.head_dim * point.head_dim;
+      },
+      [](const TheoremPoint& point) {
+        return point.accesses / score_read_bound(point.seqlen * point.seqlen, point.head_dim, point.fast, 0);
+      });
+  return {verdict_of_constant(over_bound),
+          fmt::format("{} times the bound without its term - p M, at {} points with M >= 2 d²",
+                      to_string(over_bound), over_bound.count)};
+}
+
 /// FlashAttention-2's forward pass where the rule's block of queries is as large as it gets.
 Judgement capped_queries(const Evidence& evidence) {
   const std::vector<TheoremPoint> points = theorem_points(evidence.constants);
@@ -135,11 +151,13 @@ Judgement orders(const Evidence& evidence) {
 
 constexpr Claim kBounds[] = {
     {"Saha and Ye (arXiv:2402.07443), Theorem 3.1",
-     "FlashAttention's order is optimal for M >= d², and is not for M < d²", "slow memory",
-     "standard products", "formula for M < d²", small_memory,
-     "[constants](report.md#constants); that square tiles of scores written out are optimal there is not "
-     "tested: a "
-     "tile program keeps whole rows of d"},
+     "FlashAttention's order is optimal for M >= d², but for a factor", "SM<->L2",
+     "standard products, d² <= M <= N d", "formula over the explicit bound for one processor", large_memory,
+     "[constants](report.md#constants)"},
+    {"Saha and Ye, Theorem 3.1", "and it is not for M < d²", "SM<->L2", "standard products",
+     "formula beside an order that writes scores out", small_memory,
+     "[constants](report.md#constants); that square tiles of scores are optimal there is not tested: a tile "
+     "program keeps whole rows of d"},
     {"Hong and Kung; Saha and Ye; constants ours",
      "every exact algorithm reads T min(d² / M, 1/2) - p M elements or more", "SM<->L2",
      "standard products; SMs exchange data through slow memory alone", "counters against the bound",

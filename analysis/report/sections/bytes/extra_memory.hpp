@@ -18,6 +18,8 @@ struct ExtraMemory {
   /// Of N in extra_bytes over the last two lengths; nothing where they are no more than the driver's pages.
   std::optional<double> exponent;
 };
+/// Up to this exponent of N memory is called linear: the driver's pages make more of it than it is.
+inline constexpr double kMostOfLinear = 1.05;
 std::vector<ExtraMemory> extra_memory(const std::vector<RunSummary>& runs);
 
 }  // namespace tilescope
