@@ -274,7 +274,7 @@ Outcome outcome_of(double ratio) { return ratio >= kNearlyAsFast ? Outcome::good
 }  // namespace
 
 std::optional<Finding> speed_verdict(const std::vector<RunSummary>& runs) {
-  double slowest = HUGE_VAL, worst = HUGE_VAL, widest = 0;
+  double slowest = HUGE_VAL, surely = HUGE_VAL, worst = HUGE_VAL, widest = 0;
   std::size_t problems = 0;
   std::vector<FindingLine> lines;
   std::vector<std::string> minima;
@@ -292,6 +292,7 @@ std::optional<Finding> speed_verdict(const std::vector<RunSummary>& runs) {
           {format_ratio(ratio.by_medians), fmt::format("d = {}", head_dim), outcome_of(ratio.by_medians)});
       least.push_back(format_ratio(ratio.by_minima));
       slowest = std::min(slowest, ratio.by_medians);
+      surely = std::min({surely, ratio.low, ratio.by_minima});
       widest = std::max(widest, (ratio.high - ratio.low) / 2 / ratio.by_medians);
       problems += pairs.size();
       for (const TimedPair& pair : pairs)
@@ -304,9 +305,11 @@ std::optional<Finding> speed_verdict(const std::vector<RunSummary>& runs) {
   }
   if (lines.empty()) return cpu_speed_verdict(runs);
   constexpr double kLevel = 0.95;  // of a problem: what two runs of one kernel may differ by
-  const char* verdict = slowest >= 1               ? worst >= 1        ? "Faster."
+  // A stratum is faster where neither resampling nor minima say otherwise.
+  const char* verdict = surely >= 1                ? worst >= 1        ? "Faster."
                                                      : worst >= kLevel ? "Faster on the mean, level at worst."
                                                                        : "Faster on the mean, not everywhere."
+                        : slowest >= kLevel        ? "Faster or level."
                         : slowest >= kNearlyAsFast ? "Nearly as fast."
                                                    : "Slower.";
   return Finding{
