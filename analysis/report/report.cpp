@@ -148,8 +148,11 @@ Document make_report(const ReportRecords& all) {
   add(document, SectionGroup::others,
       {several_gpus_section(all.distributed, all.distributed_peers, all.ceilings),
        explain_section(all.explained), kernel_section(all.kernels), record_section(sources)});
-  document.for_texts.push_back(claims_matrix({records, runs, holdout, constants, sparsity, parallelism,
-                                              noise_floor_of(all.ceilings)}));
+  const Evidence evidence{
+      records,       runs,        holdout, constants, sparsity, parallelism, noise_floor_of(all.ceilings),
+      all.explained, all.ceilings};
+  document.for_texts = {claims_matrix(evidence), findings_section(evidence)};
+
   if (document.sections.size() <= kFewSections) {
     for (Section& section : document.sections) section.open = true;
   }

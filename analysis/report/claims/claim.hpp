@@ -9,8 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "analysis/explain/explain_record.hpp"
 #include "analysis/model/counts/run_summary.hpp"
 #include "analysis/model/validation/noise_floor_bytes.hpp"
+#include "analysis/records/ceilings_record.hpp"
 #include "analysis/report/document/report_document.hpp"
 #include "analysis/report/sections/bytes/theorem_points.hpp"
 
@@ -29,6 +31,8 @@ struct Evidence {
   std::vector<RunRecord> records;
   std::vector<RunSummary> runs, holdout, constants, sparsity, parallelism;
   std::vector<NoiseFloor> noise_floor;
+  std::vector<ExplainRecord> explained = {};
+  std::vector<CeilingsRecord> ceilings = {};
 };
 
 struct Claim {
@@ -67,5 +71,8 @@ Judgement judge_number(const Circumstances& printed, const Circumstances& here, 
 
 /// The table that opens the page of claims: a row a claim, under headings of their papers.
 Section claims_matrix(const Evidence& evidence);
+
+/// What is new, a row a finding; those that the records have numbers for.
+Section findings_section(const Evidence& evidence);
 
 }  // namespace tilescope
