@@ -138,7 +138,8 @@ Judgement causal_time(const Evidence& evidence) {
   }
   if (any == nullptr) return {};
   return judge_number({"an A100", kAlgorithm2, ""}, {device_name(*any), "those that PyTorch ships", ""}, 1.75,
-                      1.75, 0, fmt::format("Ratios at N >= 4K: {}", ratios_text(ratios)));
+                      geometric_mean_of(ratios), 0.05 / 1.75,
+                      fmt::format("Ratios at N >= 4K: {}", ratios_text(ratios)));
 }
 
 Judgement parallelism(const Evidence& evidence) {
@@ -163,19 +164,22 @@ Judgement parallelism(const Evidence& evidence) {
 
 /// The best rate of the peer that is FlashAttention-2, beside a printed one of another device.
 Judgement best_rate(const Evidence& evidence, const char* device, double printed) {
+  constexpr double kNear = 0.05;  // of numbers with two digits
   std::string text;
   const RunSummary* any = nullptr;
+  double forward = 0;
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     double best = 0;
     for (const RunSummary* run : timed_runs(evidence.runs, "pytorch:flash2", direction)) {
       best = std::max(best, paper_rate_of(*run));
       any = run;
     }
+    if (direction == Direction::forward) forward = best;
     text += fmt::format("{}{} {:.0f} TFLOP/s", text.empty() ? "" : ", ", to_string(direction), 1e-12 * best);
   }
   if (any == nullptr) return {};
   return judge_number({device, kAlgorithm2, ""}, {device_name(*any), "those that PyTorch ships", ""}, printed,
-                      printed, 0, "At best " + text);
+                      1e-12 * forward, kNear, "At best " + text);
 }
 Judgement rates_of_a100(const Evidence& evidence) { return best_rate(evidence, "an A100", 230); }
 Judgement rates_of_h100(const Evidence& evidence) { return best_rate(evidence, "an H100", 335); }

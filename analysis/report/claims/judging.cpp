@@ -41,13 +41,18 @@ std::vector<double> rate_ratios(const std::vector<RunSummary>& runs, const std::
   return ratios;
 }
 
-std::string ratios_text(const std::vector<double>& ratios) {
-  if (ratios.empty()) return "no record";
+double geometric_mean_of(const std::vector<double>& ratios) {
+  if (ratios.empty()) return 0;
   double sum = 0;
   for (const double ratio : ratios) sum += std::log(ratio);
+  return std::exp(sum / static_cast<double>(ratios.size()));
+}
+
+std::string ratios_text(const std::vector<double>& ratios) {
+  if (ratios.empty()) return "no record";
   const auto [low, high] = std::ranges::minmax(ratios);
   return fmt::format("{:.2f} ... {:.2f}, geometric mean {:.2f}, over {} problems", low, high,
-                     std::exp(sum / static_cast<double>(ratios.size())), ratios.size());
+                     geometric_mean_of(ratios), ratios.size());
 }
 
 std::string device_name(const RunSummary& run) {

@@ -24,6 +24,8 @@ double paper_rate_of(const RunSummary& run);
 std::vector<double> rate_ratios(const std::vector<RunSummary>& runs, const std::string& kernel,
                                 const std::string& peer, Direction direction,
                                 const std::function<bool(const AttentionProblem&)>& wanted = nullptr);
+/// 0 of none.
+double geometric_mean_of(const std::vector<double>& ratios);
 /// "1.55 ... 2.30, geometric mean 1.97, over 36 problems"
 std::string ratios_text(const std::vector<double>& ratios);
 

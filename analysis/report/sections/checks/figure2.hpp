@@ -29,6 +29,9 @@ std::vector<Figure2Block> figure2_blocks(const std::vector<RunSummary>& runs);
 struct Figure2OnDevice {
   std::string device, baseline, flash, last;
   double flash_dram_ratio = 0, dram_ratio = 0;
+  double time_ratio = 0;  // of the first over the last
+  std::string units;      // that multiply: "CUDA cores for the first, tensor cores for the last"
+  bool one_unit = false;
 };
 std::optional<Figure2OnDevice> figure2_on_device(const std::vector<RunSummary>& runs);
 

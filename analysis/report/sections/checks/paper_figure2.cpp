@@ -10,6 +10,7 @@
 #include "analysis/model/validation/paper_counts.hpp"
 #include "analysis/model/validation/paper_values.hpp"
 #include "analysis/report/sections/report_sections.hpp"
+#include "analysis/report/sections/speed/roofline_figures.hpp"
 #include "analysis/report/sweep.hpp"
 #include "common/number_format.hpp"
 
@@ -192,9 +193,12 @@ KernelPasses measured_kernels(const std::vector<const RunSummary*>& runs) {
   return kernels;
 }
 
-/// Whether a kernel's products run on tensor cores.
-bool on_tensor_cores(const std::string& kernel) {
-  return kernel.find("-mma") != std::string::npos || kernel.find("flash3") != std::string::npos;
+double seconds_of(const BothPasses& both) {
+  return *both.forward->median_seconds + *both.backward->median_seconds;
+}
+
+const char* unit_of(const BothPasses& both) {
+  return computes_on_cuda_cores(*both.forward) ? "CUDA cores" : "tensor cores";
 }
 
 /// What counters and clocks say of both directions on a device, a row a kernel.
@@ -226,8 +230,8 @@ std::optional<Table> measured_table(const std::vector<const RunSummary*>& runs) 
       row.push_back(gigabytes(values[i]));
       row.push_back(format_ratio(first[i] / values[i]));
     }
-    row.push_back(on_tensor_cores(name) ? "tensor cores" : "CUDA cores");
-    row.push_back(fmt::format("{:.2f}", 1e3 * (*forward->median_seconds + *backward->median_seconds)));
+    row.push_back(unit_of(both));
+    row.push_back(fmt::format("{:.2f}", 1e3 * seconds_of(both)));
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -279,13 +283,22 @@ std::vector<Figure2Block> figure2_blocks(const std::vector<RunSummary>& runs) {
 std::optional<Figure2OnDevice> figure2_on_device(const std::vector<RunSummary>& runs) {
   const KernelPasses kernels = measured_kernels(figure2_runs(runs).measured);
   if (kernels.size() < 3) return std::nullopt;
-  const double first = dram_of(kernels.front().second);
-  return Figure2OnDevice{kernels.front().second.forward->record->machine.name.value_or("an unknown device"),
-                         kernels.front().first,
-                         kernels[1].first,
-                         kernels.back().first,
-                         first / dram_of(kernels[1].second),
-                         first / dram_of(kernels.back().second)};
+  const auto& [baseline, slow] = kernels.front();
+  const auto& [last, fast] = kernels.back();
+  Figure2OnDevice found;
+  found.device = slow.forward->record->machine.name.value_or("an unknown device");
+  found.baseline = baseline;
+  found.flash = kernels[1].first;
+  found.last = last;
+  found.flash_dram_ratio = dram_of(slow) / dram_of(kernels[1].second);
+  found.dram_ratio = dram_of(slow) / dram_of(fast);
+  found.time_ratio = seconds_of(slow) / seconds_of(fast);
+  const bool slow_tensor = !computes_on_cuda_cores(*slow.forward);
+  found.one_unit = slow_tensor == !computes_on_cuda_cores(*fast.forward);
+  found.units = found.one_unit && slow_tensor
+                    ? "tensor cores on both sides"
+                    : fmt::format("{} for the baseline, {} for the last", unit_of(slow), unit_of(fast));
+  return found;
 }
 
 std::optional<Section> paper_figure2_section(const std::vector<RunSummary>& runs) {
