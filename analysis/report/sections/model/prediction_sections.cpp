@@ -295,13 +295,15 @@ PredictedChanges predicted_changes(const std::vector<RunSummary>& runs) {
   for (const Choices& choices : predictions(runs)) {
     const auto plain = choices.find(kPlainChoice);
     if (plain == choices.end()) continue;
+    const auto log_change = [](const std::optional<ReadWriteBytes>& to,
+                               const std::optional<ReadWriteBytes>& from) {
+      return std::log(dram_reads(to) / dram_reads(from));
+    };
     for (const auto& [name, one] : choices) {
       if (name == kPlainChoice) continue;
-      const auto change = [&](const auto& bytes_of) {
-        return std::log(dram_reads(bytes_of(one)) / dram_reads(bytes_of(plain->second)));
-      };
-      const double measured = change([](const Prediction& p) { return p.measured->measured_dram; });
-      const double predicted = change([](const Prediction& p) { return p.predicted->simulated_dram; });
+      const double measured = log_change(one.measured->measured_dram, plain->second.measured->measured_dram);
+      const double predicted =
+          log_change(one.predicted->simulated_dram, plain->second.predicted->simulated_dram);
       ++changes.pairs;
       if (std::abs(measured) <= kChange) continue;
       ++changes.changed;
