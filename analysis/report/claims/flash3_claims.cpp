@@ -53,7 +53,8 @@ Judgement best_of(const Evidence& evidence, Direction direction, bool fp8, doubl
   }
   if (best == nullptr) return {};
   return judge_number(
-      {"an H100", kKernels3, ""}, {device_name(*best), kOurs, ""}, printed, 1e-12 * paper_rate_of(*best), 0,
+      {"an H100", kKernels3, ""}, {device_name(*best), kOurs, ""}, printed, 1e-12 * paper_rate_of(*best),
+      kPrinted3,
       fmt::format("At best {:.0f} TFLOP/s, {}", 1e-12 * paper_rate_of(*best), problem_text(*best)));
 }
 Judgement best_forward(const Evidence& evidence) { return best_of(evidence, Direction::forward, false, 740); }
