@@ -176,7 +176,7 @@ Section findings_section(const Evidence& evidence) {
   add("Bytes between SMs and L2 of kernels whose source is closed follow from a tile program, and from "
       "causes "
       "that counters name",
-      foreign_kernels(evidence), "three problems on one H200",
+      foreign_kernels(evidence), "a few problems on one device",
       "[explained](report.md#explained-kernels), [beside Nsight Compute](profiler/README.md)");
   add("The same holds to the byte of our kernels, every element type and mask",
       judgement_of(own_claims(), "Closed form", 0, evidence),
@@ -188,7 +188,7 @@ Section findings_section(const Evidence& evidence) {
       "an H100's stands [in its record](data/drawn-2026-11-25/ceilings-h100.json.gz)",
       "[what the L2 keeps](report.md#residency)");
   add("Order of change: a replay tells which order reads less before either is run",
-      predicted_orders(evidence), "sizes with grouped heads backward were off by up to a factor of five",
+      predicted_orders(evidence), "the sizes predicted with grouped heads backward were far off",
       "[predictions](report.md#predictions), [drawn passes](prediction/README.md)");
   add("Fewer bytes are not less time: longest-first reads more and is still faster", longest_first(evidence),
       "kernels that wait for tensor cores; energy was not measured", "[predictions](report.md#predictions)");
