@@ -9,7 +9,9 @@
 #include "analysis/records/compare/kernel_group.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/records/record_kinds.hpp"
+#include "analysis/report/claims/claim.hpp"
 #include "analysis/report/sections/report_sections.hpp"
+#include "analysis/studies/paper_studies.hpp"
 #include "profiler/records/json_fields.hpp"
 
 namespace tilescope {
@@ -42,6 +44,36 @@ bool is_of_slices(const RunRecord& record) {
     }
   }
   return slices;
+}
+
+/// The study that wrote a record, else "".
+std::string study_of(const RunRecord& record) {
+  return record.argv.size() > 2 && record.argv[1] == "study" ? record.argv[2] : "";
+}
+
+/// Those of the records of one study, taken from them: it is about one claim of the papers and has a section
+/// of its own; its runs are no kernels that one would compare with others.
+std::vector<RunRecord> take_study(std::vector<RunRecord>& records, std::string_view study) {
+  std::vector<RunRecord> taken;
+  const auto rest = std::stable_partition(
+      records.begin(), records.end(), [study](const RunRecord& record) { return study_of(record) != study; });
+  std::move(rest, records.end(), std::back_inserter(taken));
+  records.erase(rest, records.end());
+  return taken;
+}
+
+/// Records by what they are about.
+struct SortedRecords {
+  std::vector<RunRecord> constants, sparsity, parallelism, slices, others;
+};
+SortedRecords sort_by_subject(std::vector<RunRecord> records) {
+  SortedRecords sorted;
+  sorted.constants = take_study(records, kConstantsStudy);
+  sorted.sparsity = take_study(records, kSparsityStudy);
+  sorted.parallelism = take_study(records, kParallelismStudy);
+  std::partition_copy(records.begin(), records.end(), std::back_inserter(sorted.slices),
+                      std::back_inserter(sorted.others), is_of_slices);
+  return sorted;
 }
 
 /// The sections that there are data for, as a group.
@@ -77,10 +109,11 @@ void ReportRecords::add(const std::string& source, std::string_view text) {
 
 Document make_report(const ReportRecords& all) {
   const std::vector<RunRecord>& records = all.runs;
-  std::vector<RunRecord> of_slices, others;
-  std::partition_copy(records.begin(), records.end(), std::back_inserter(of_slices),
-                      std::back_inserter(others), is_of_slices);
-  const std::vector<RunSummary> runs = summarize(others);
+  const SortedRecords sorted = sort_by_subject(records);
+  const std::vector<RunSummary> runs = summarize(sorted.others);
+  const std::vector<RunSummary> constants = summarize(sorted.constants),
+                                sparsity = summarize(sorted.sparsity),
+                                parallelism = summarize(sorted.parallelism);
   const std::vector<RunSummary> holdout = summarize(all.holdout);
   Document document{"TileScope report", kLead, {}};
   document.picture = bytes_picture(runs);
@@ -97,7 +130,8 @@ Document make_report(const ReportRecords& all) {
   add(document, SectionGroup::bytes,
       {changes_section(all.baseline, compared), overview_section(runs), summary_section(runs),
        seqlen_section(runs), block_section(runs), l2_section(runs), tensor_section(runs),
-       growth_section(runs), diagonal_section(summarize(of_slices)), memory_section(runs),
+       theorem_section(constants, runs), growth_section(runs), sparsity_section(sparsity),
+       parallelism_section(parallelism), diagonal_section(summarize(sorted.slices)), memory_section(runs),
        pass_section(runs)});
   add(document, SectionGroup::model,
       {holdout_section(holdout), measured_section(runs, noise_floor_of(all.ceilings)), account_section(runs),
@@ -114,6 +148,11 @@ Document make_report(const ReportRecords& all) {
   add(document, SectionGroup::others,
       {several_gpus_section(all.distributed, all.distributed_peers, all.ceilings),
        explain_section(all.explained), kernel_section(all.kernels), record_section(sources)});
+  const Evidence evidence{
+      records,       runs,        holdout, constants, sparsity, parallelism, noise_floor_of(all.ceilings),
+      all.explained, all.ceilings};
+  document.for_texts = {claims_matrix(evidence), findings_section(evidence)};
+
   if (document.sections.size() <= kFewSections) {
     for (Section& section : document.sections) section.open = true;
   }

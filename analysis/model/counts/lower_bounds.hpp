@@ -35,20 +35,7 @@ FastMemory chip_memory(const Machine& machine);
 /// as inputs. Nothing is assumed about V, the softmax or the outputs, so the bound counts reads of Q and K
 /// alone.
 ///
-/// Proof. The T entries are roots of T summation trees that share only their leaves' inputs. Cut the reads of
-/// each processor into segments of M reads, the last perhaps shorter; a processor with R reads has at most R
-/// / M + 1 segments. During a segment at most 2M elements are available without being computed in it: M that
-/// were in fast memory when it began, M that it reads. Let x of them be partial sums or entries and the rest
-/// inputs. A root first computed in this segment either has one of those x in its tree, which accounts for at
-/// most x roots, or its whole tree was computed here, so that all 2d inputs, row i of Q and row j of K, were
-/// available. I rows of Q and J rows of K satisfy (I + J) d <= 2M - x, so there are at most I J <= ((2M - x)
-/// / 2d)^2 roots of the second kind. The sum x + ((2M - x) / 2d)^2 is convex in x, hence at most c = max(M^2
-/// / d^2, 2M). If processor s is the first to compute T_s roots, T_s <= (R_s / M + 1) c, that is R_s >= T_s
-/// min(d^2 / M, 1/2) - M. Sum over the p processors. QED. Heads only help the bound: rows of different heads
-/// form no entry together, so I J overstates their number.
-///
-/// It is sharper than IO >= T d^2 / (M + 4 d^2) - M, which follows from Hong and Kung's 2M-partitions
-/// directly.
+/// Proof: reports/io_complexity.md, appendix.
 ///
 /// @return elements, below 0 where the bound says nothing
 double score_read_bound(double score_entries, double head_dim, double fast_elements, double processors);

@@ -156,12 +156,26 @@ std::string as_table(const Table& table) {
   return writer.text + "\n";
 }
 
+/// A section that a text opens with, nothing of it folded.
+std::string as_open_text(const Section& section, std::string_view figure_folder) {
+  std::string text;
+  for (const Block& block : section.blocks) {
+    const Table* table = std::get_if<Table>(&block);
+    text += (table ? as_table(*table) : to_markdown(block, figure_folder) + "\n");
+  }
+  return text;
+}
+
 std::string part_of(const std::string& source, const Document& document, std::string_view name,
                     std::string_view figure_folder) {
   if (name == "verdicts" && document.verdicts.empty()) return "The records give no verdict.\n\n";
   if (name == "verdicts") return to_markdown(Block{verdict_table(document)}, figure_folder) + "\n";
   if (name == "glossary") return as_table(glossary_table());
   std::vector<std::string> names = {"verdicts", "glossary"};
+  for (const Section& section : document.for_texts) {
+    if (section.name == name) return as_open_text(section, figure_folder);
+    names.push_back(section.name);
+  }
   if (document.picture && document.picture->name == name)
     return to_markdown(Block{*document.picture}, figure_folder) + "\n";
   if (document.picture) names.push_back(document.picture->name);

@@ -130,6 +130,8 @@ struct Document {
   std::string lead;  // inline text
   std::vector<Section> sections;
   std::vector<Finding> verdicts = {};
+  /// Stand in no report, but where a text asks for them by name.
+  std::vector<Section> for_texts = {};
   /// Opens the report: panels of which a page shows one at a time, the first one unless a reader chooses
   /// another.
   std::optional<Figure> picture = {};

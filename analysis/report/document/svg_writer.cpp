@@ -39,6 +39,13 @@ std::vector<std::string> heading_lines(const std::string& heading) {
   return lines;
 }
 
+/// The style sheet in one line: it stands in every figure.
+std::string compact_style() {
+  std::string style{embedded_file("templates/figure.css")};
+  std::ranges::replace(style, '\n', ' ');
+  return style;
+}
+
 }  // namespace
 
 std::string to_svg(const Figure& figure) {
@@ -80,10 +87,9 @@ std::string to_svg(const Figure& figure) {
   const std::string markers = take_markers(body);
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" viewBox=\"0 0 {0} {1}\" width=\"{2}\" "
-      "height=\"{3}\" role=\"img\">\n<title>{4}</title>\n<style>\n{5}</style>\n"
+      "height=\"{3}\" role=\"img\">\n<title>{4}</title>\n<style>{5}</style>\n"
       "<rect class=\"bg\" width=\"{0}\" height=\"{1}\"/>\n{6}{7}</svg>\n",
-      width, y, scale * width, scale * y, escape_markup(figure.title), embedded_file("templates/figure.css"),
-      markers, body);
+      width, y, scale * width, scale * y, escape_markup(figure.title), compact_style(), markers, body);
 }
 
 }  // namespace tilescope

@@ -67,6 +67,13 @@ std::optional<Section> account_section(const std::vector<RunSummary>& runs);
 std::optional<Section> prediction_section(const std::vector<RunSummary>& runs);
 /// Exponents of N in the measured bytes.
 std::optional<Section> growth_section(const std::vector<RunSummary>& runs);
+/// The constants of FlashAttention's Theorems 2 and 5. @param study of records of study `constants`
+std::optional<Section> theorem_section(const std::vector<RunSummary>& study,
+                                       const std::vector<RunSummary>& runs);
+/// Bytes against the share of visited tiles. @param study of records of study `sparsity`
+std::optional<Section> sparsity_section(const std::vector<RunSummary>& study);
+/// CTAs and bytes against the number of heads. @param study of records of study `parallelism`
+std::optional<Section> parallelism_section(const std::vector<RunSummary>& study);
 /// Device memory that runs took, by length.
 std::optional<Section> memory_section(const std::vector<RunSummary>& runs);
 /// What cutting tiles finer where the mask does saves of products and bytes, by length.
@@ -91,6 +98,12 @@ std::optional<Finding> changes_verdict(const std::vector<RunRecord>& base, const
 /// The commands, commits and machines behind the report.
 std::optional<Section> record_section(const std::vector<RunRecord>& records);
 
+/// What `verify` judged: cases, those that failed, and of how many kernels.
+struct JudgedCases {
+  std::int64_t cases = 0, failed = 0;
+  std::size_t kernels = 0;
+};
+JudgedCases judged_cases(const std::vector<RunRecord>& records);
 /// Cases within their bound, from `verify`.
 std::optional<Finding> error_verdict(const std::vector<RunRecord>& records);
 /// DRAM and SM<->L2 bytes of the last algorithm, and of the worst beside it, against what must move, on the
@@ -109,6 +122,10 @@ std::optional<Finding> cpu_speed_verdict(const std::vector<RunSummary>& runs);
 
 /// Adds sweeps over lengths that leave the L2, measured and simulated: a panel each, and their numbers.
 void add_dram_sweeps(Section& section, const std::vector<RunSummary>& runs);
+
+/// Adds the exponents of N in DRAM reads, from length to length.
+void add_dram_growth(Section& section, const std::vector<RunSummary>& runs,
+                     std::vector<std::string>& commands);
 
 /// Least-squares slope of ln y over ln x; with two points, that of the line through both.
 /// @param points (x, y), all positive, with two different x or more

@@ -103,7 +103,7 @@ TEST_CASE("a limit that rests on an unverified number says so") {
     return text.substr(text.find("## Roofline"));
   };
   CHECK(contains(roofline_of("h100-sxm"), "/s **unverified**"));
-  CHECK(contains(roofline_of("h100-sxm"), "SM<->L2 bandwidth (unverified) |"));
+  CHECK(contains(roofline_of("h100-sxm"), "SM<->L2 bandwidth (unverified), at 100 % |"));
   CHECK_FALSE(contains(roofline_of("h200"), "unverified"));
 }
 

@@ -70,6 +70,21 @@ TEST_CASE("a simulated run stands at what the ceilings allow") {
   CHECK(most == doctest::Approx(1));  // it touches the ceiling that limits it, and passes none
 }
 
+TEST_CASE("a kernel that multiplies on CUDA cores stands under their peak, whatever its element type") {
+  for (const auto& [kernel, peak] :
+       {std::pair("gpu:flash2-mma", "fp16 peak"), {"gpu:standard", "fp32 peak"}}) {
+    RunEntry run = run_of(kernel);
+    run.problem.dtype = ElementType::fp16;
+    for (PassRecord& pass : run.passes) pass.simulated.reset();
+    RunRecord record = record_of({run});
+    record.machine.name = "NVIDIA H200";
+    const std::vector<RunRecord> records = {record};
+    const auto ceilings = run_ceilings(summarize(records).front());
+    REQUIRE(ceilings);
+    CHECK(find(ceilings->stated, CeilingKind::peak)->name == peak);
+  }
+}
+
 TEST_CASE("a run on an unknown machine has no roofline") {
   RunEntry run = half_precision_run();
   for (PassRecord& pass : run.passes) pass.simulated.reset();

@@ -183,39 +183,13 @@ Figure dram_figure(const std::vector<const RunSummary*>& runs) {
   return figure;
 }
 
-void add_dram_sweep_rows(Table& table, const std::vector<const RunSummary*>& runs) {
-  table.rows.push_back({sweep_text(runs)});
-  for (const RunSummary* run : runs) {
-    const double read = static_cast<double>(run->measured_dram->read_bytes);
-    const double simulated = static_cast<double>(run->simulated_dram->read_bytes);
-    const double sm_l2 = static_cast<double>(run->measured_sm_l2->read_bytes);
-    table.rows.push_back(
-        {format_length(run->problem().seqlen_q), format_bytes(sm_l2),
-         fmt::format("{:+.4f} %", 100 * (sm_l2 / static_cast<double>(run->closed_form->read_bytes) - 1)),
-         format_bytes(read), format_ratio(read / static_cast<double>(run->compulsory.read_bytes)),
-         format_bytes(simulated), fmt::format("{:+.1f} %", 100 * (simulated / read - 1))});
-  }
-}
-
 }  // namespace
 
 void add_dram_sweeps(Section& section, const std::vector<RunSummary>& runs) {
-  Table table{"The same in numbers.",
-              {{"N", true},
-               {"SM<->L2 read", true},
-               {"from the closed form", true},
-               {"DRAM read", true},
-               {"x must", true},
-               {"simulated", true},
-               {"difference", true}},
-              {},
-              "kernel and problem"};
   for (const auto& sweep : token_sweeps(runs)) {
     if (!leaves_l2(sweep)) continue;
     add_to_figure(section, dram_figure(sweep));
-    add_dram_sweep_rows(table, sweep);
   }
-  if (!table.rows.empty()) section.blocks.push_back(std::move(table));
 }
 
 }  // namespace tilescope

@@ -131,13 +131,20 @@ std::optional<Finding> bytes_verdict(const std::vector<RunSummary>& runs) {
     finding.sentence += " No record has DRAM bytes.";
     return finding;
   }
-  const RunSummary& worst = most(runs, *last);
-  const std::string at_most = format_ratio(*dram_ratio(worst));
-  if (at_most != format_ratio(*dram_ratio(*last))) {
-    finding.sentence +=
-        fmt::format(" On other problems kernels of this algorithm move up to {} at DRAM: `{}`, {}.", at_most,
-                    worst.label, problem_text(worst));
+  std::vector<std::string> others;  // each direction's most, forward and backward being unlike
+  for (const RunSummary* run : {last, found.backward}) {
+    if (run == nullptr || !dram_ratio(*run)) continue;
+    const RunSummary& worst = most(runs, *run);
+    const std::string at_most = format_ratio(*dram_ratio(worst));
+    if (at_most == format_ratio(*dram_ratio(*run))) continue;
+    others.push_back(fmt::format("{} {} (`{}`, {})", to_string(run->direction), at_most, worst.label,
+                                 problem_text(worst)));
   }
+  if (!others.empty()) {
+    finding.sentence += fmt::format(" On other problems kernels of this algorithm move up to, at DRAM: {}.",
+                                    fmt::join(others, "; "));
+  }
+  const RunSummary& worst = most(runs, *last);
   finding.outcome = outcome_of_multiple(*dram_ratio(*last));
   const bool any_bad = std::ranges::any_of(
       finding.lines, [](const FindingLine& line) { return line.amounts.front().outcome == Outcome::bad; });

@@ -114,22 +114,28 @@ Table kernel_verdicts(const JudgedKernels& by_kernel) {
 
 }  // namespace
 
-std::optional<Finding> error_verdict(const std::vector<RunRecord>& records) {
-  const AllJudged all = judge_all(records);
-  if (all.by_kernel.empty()) return std::nullopt;
-  std::int64_t cases = 0, failed = 0;
+JudgedCases judged_cases(const std::vector<RunRecord>& records) {
+  JudgedCases all;
   std::set<std::string> kernels;
-  for (const auto& [key, judged] : all.by_kernel) {
-    cases += judged.cases;
-    failed += judged.failed;
+  for (const auto& [key, judged] : judge_all(records).by_kernel) {
+    all.cases += judged.cases;
+    all.failed += judged.failed;
     kernels.insert(std::get<1>(key));
   }
+  all.kernels = kernels.size();
+  return all;
+}
+
+std::optional<Finding> error_verdict(const std::vector<RunRecord>& records) {
+  const AllJudged all = judge_all(records);
+  const auto [cases, failed, kernels] = judged_cases(records);
+  if (cases == 0) return std::nullopt;
   return Finding{
       "Are the kernels right?",
       {{{{failed == 0 ? fmt::format("all {}", cases) : fmt::format("{} of {}", cases - failed, cases)}}}},
       fmt::format("**{}** cases of {} kernels lie within their bound around exact attention in fp64 ({}).",
-                  failed == 0 ? "Yes. All" : fmt::format("No. {} of {}", cases - failed, cases),
-                  kernels.size(), fmt::join(all.machines, ", ")),
+                  failed == 0 ? "Yes. All" : fmt::format("No. {} of {}", cases - failed, cases), kernels,
+                  fmt::join(all.machines, ", ")),
       failed == 0 ? Outcome::good : Outcome::bad,
       "errors"};
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // FlashAttention's Figure 2 beside what our records hold.
+#include "analysis/report/sections/checks/figure2.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +10,7 @@
 #include "analysis/model/validation/paper_counts.hpp"
 #include "analysis/model/validation/paper_values.hpp"
 #include "analysis/report/sections/report_sections.hpp"
+#include "analysis/report/sections/speed/roofline_figures.hpp"
 #include "analysis/report/sweep.hpp"
 #include "common/number_format.hpp"
 
@@ -16,6 +19,7 @@ namespace {
 
 constexpr double kGiga = 1e9;
 constexpr std::int64_t kPaperElementBytes = 2;  // fp16 throughout, sums included
+constexpr std::int64_t kLiteralBlocks = 3;      // Tc of Algorithm 1 with 192 KB of SRAM: Bc = 384
 
 std::string gigabytes(double bytes) { return fmt::format("{:.2f}", bytes / kGiga); }
 
@@ -112,7 +116,7 @@ Table left_panel(const BothPasses& standard, const BothPasses& flash, bool measu
   table.rows.push_back(
       {"GB, algorithms as printed", printed,
        pair_text(gigabytes(literal_standard),
-                 gigabytes(paper_bytes(problem, 3, {"flash1-forward", "flash1-backward"}))),
+                 gigabytes(paper_bytes(problem, kLiteralBlocks, {"flash1-forward", "flash1-backward"}))),
        "**Standard does not reproduce** from Algorithms 0 and 3 alone. Flash, Algorithms 1 and 4 literally "
        "with Tc = 3 (192 KB of SRAM, Bc = 384), is near."});
   constexpr double kExtraPasses = 7;  // mask 2, dropout 2.5 forward (1-byte mask), 2.5 backward
@@ -173,9 +177,11 @@ std::optional<Table> middle_panel(const std::vector<const RunSummary*>& runs) {
   return table;
 }
 
-/// What counters and clocks say of both directions on a device, a row a kernel.
-std::optional<Table> measured_table(const std::vector<const RunSummary*>& runs) {
-  std::vector<std::pair<std::string, BothPasses>> kernels;
+using KernelPasses = std::vector<std::pair<std::string, BothPasses>>;
+
+/// Kernels with both directions' counters and clocks.
+KernelPasses measured_kernels(const std::vector<const RunSummary*>& runs) {
+  KernelPasses kernels;
   for (const RunSummary* run : runs) {
     if (!run->measured_dram || !run->measured_sm_l2 || !run->median_seconds) continue;
     auto found = std::find_if(kernels.begin(), kernels.end(),
@@ -184,43 +190,119 @@ std::optional<Table> measured_table(const std::vector<const RunSummary*>& runs) 
     (run->direction == Direction::forward ? found->second.forward : found->second.backward) = run;
   }
   std::erase_if(kernels, [](const auto& one) { return !one.second; });
+  return kernels;
+}
+
+double seconds_of(const BothPasses& both) {
+  return *both.forward->median_seconds + *both.backward->median_seconds;
+}
+
+const char* unit_of(const BothPasses& both) {
+  return computes_on_cuda_cores(*both.forward) ? "CUDA cores" : "tensor cores";
+}
+
+/// What counters and clocks say of both directions on a device, a row a kernel.
+std::optional<Table> measured_table(const std::vector<const RunSummary*>& runs) {
+  const KernelPasses kernels = measured_kernels(runs);
   if (kernels.empty()) return std::nullopt;
-  Table table{fmt::format("Measured on {}: forward and backward of GPT-2 medium, fp16.",
-                          kernels.front().second.forward->record->machine.name.value_or("a device")),
-              {{"kernel"},
-               {"GB at SM<->L2", true},
-               {"fewer than the first", true},
-               {"GB at DRAM", true},
-               {"fewer than the first", true},
-               {"ms", true},
-               {"faster than the first", true}},
-              {}};
-  double first[3] = {};
+  Table table{
+      fmt::format("Measured on {}: forward and backward of GPT-2 medium, fp16. Times of kernels whose "
+                  "products run on CUDA cores do not compare with those on tensor cores: not the order of "
+                  "tiles alone differs.",
+                  kernels.front().second.forward->record->machine.name.value_or("a device")),
+      {{"kernel"},
+       {"GB at SM<->L2", true},
+       {"fewer than the first", true},
+       {"GB at DRAM", true},
+       {"fewer than the first", true},
+       {"products on"},
+       {"ms", true}},
+      {}};
+  double first[2] = {};
   for (const auto& [name, both] : kernels) {
     const auto& [forward, backward] = both;
-    const double values[3] = {
+    const double values[2] = {
         static_cast<double>(forward->measured_sm_l2->total() + backward->measured_sm_l2->total()),
-        static_cast<double>(forward->measured_dram->total() + backward->measured_dram->total()),
-        *forward->median_seconds + *backward->median_seconds};
+        static_cast<double>(forward->measured_dram->total() + backward->measured_dram->total())};
     std::vector<std::string> row{name};
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < 2; ++i) {
       if (first[i] == 0) first[i] = values[i];
-      row.push_back(i < 2 ? gigabytes(values[i]) : fmt::format("{:.2f}", 1e3 * values[i]));
+      row.push_back(gigabytes(values[i]));
       row.push_back(format_ratio(first[i] / values[i]));
     }
+    row.push_back(unit_of(both));
+    row.push_back(fmt::format("{:.2f}", 1e3 * seconds_of(both)));
     table.rows.push_back(std::move(row));
   }
   return table;
 }
 
+/// Runs of the figure's problem, of the record that has most of its middle panel, and measured ones.
+struct Figure2Runs {
+  std::vector<const RunSummary*> counted, measured;
+};
+Figure2Runs figure2_runs(const std::vector<RunSummary>& runs) {
+  Figure2Runs found;
+  for (const RunSummary& run : runs) {
+    if (is_figure2_problem(run.problem()))
+      (run.measured_dram ? found.measured : found.counted).push_back(&run);
+  }
+  found.counted = of_one_record(found.counted);
+  return found;
+}
+
+double dram_of(const BothPasses& both) {
+  return static_cast<double>(both.forward->measured_dram->total() + both.backward->measured_dram->total());
+}
+
 }  // namespace
 
-std::optional<Section> paper_figure2_section(const std::vector<RunSummary>& runs) {
-  std::vector<const RunSummary*> members, measured;
-  for (const RunSummary& run : runs) {
-    if (is_figure2_problem(run.problem())) (run.measured_dram ? measured : members).push_back(&run);
+std::optional<Figure2Passes> figure2_passes(const std::vector<RunSummary>& runs) {
+  const std::vector<const RunSummary*> counted = figure2_runs(runs).counted;
+  const BothPasses standard = find_both(counted, Algorithm::standard);
+  const BothPasses flash = find_both(counted, Algorithm::flash1);
+  if (!standard || !flash) return std::nullopt;
+  const AttentionProblem& problem = standard.forward->problem();
+  return Figure2Passes{standard.gflop(), flash.gflop(),
+                       paper_bytes(problem, 1, {"standard-forward", "standard-backward"}) / kGiga,
+                       paper_bytes(problem, kLiteralBlocks, {"flash1-forward", "flash1-backward"}) / kGiga};
+}
+
+std::vector<Figure2Block> figure2_blocks(const std::vector<RunSummary>& runs) {
+  std::vector<Figure2Block> blocks;
+  const std::vector<const RunSummary*> counted = figure2_runs(runs).counted;
+  for (const PaperFigure2Middle& point : kPaperFigure2Middle) {
+    const RunSummary* run = find_run(counted, Algorithm::flash1, Direction::forward, point.block_n);
+    if (!run) continue;
+    blocks.push_back(
+        {point.block_n, point.gigabytes, elided_forward_bytes(run->problem(), point.block_n) / kGiga});
   }
-  members = of_one_record(members);
+  return blocks;
+}
+
+std::optional<Figure2OnDevice> figure2_on_device(const std::vector<RunSummary>& runs) {
+  const KernelPasses kernels = measured_kernels(figure2_runs(runs).measured);
+  if (kernels.size() < 3) return std::nullopt;
+  const auto& [baseline, slow] = kernels.front();
+  const auto& [last, fast] = kernels.back();
+  Figure2OnDevice found;
+  found.device = slow.forward->record->machine.name.value_or("an unknown device");
+  found.baseline = baseline;
+  found.flash = kernels[1].first;
+  found.last = last;
+  found.flash_dram_ratio = dram_of(slow) / dram_of(kernels[1].second);
+  found.dram_ratio = dram_of(slow) / dram_of(fast);
+  found.time_ratio = seconds_of(slow) / seconds_of(fast);
+  const bool slow_tensor = !computes_on_cuda_cores(*slow.forward);
+  found.one_unit = slow_tensor == !computes_on_cuda_cores(*fast.forward);
+  found.units = found.one_unit && slow_tensor
+                    ? "tensor cores on both sides"
+                    : fmt::format("{} for the baseline, {} for the last", unit_of(slow), unit_of(fast));
+  return found;
+}
+
+std::optional<Section> paper_figure2_section(const std::vector<RunSummary>& runs) {
+  const auto [members, measured] = figure2_runs(runs);
   const std::optional<Table> on_a_device = measured_table(measured);
   Section section{"paper-figure2", "FlashAttention's Figure 2, recounted", {}};
   const BothPasses standard = find_both(members, Algorithm::standard);

@@ -214,11 +214,8 @@ std::optional<Paragraph> sent_check(const Groups& groups) {
                   kSentBytes, checked, 100 * worst)};
 }
 
-}  // namespace
-
-std::optional<Section> account_section(const std::vector<RunSummary>& runs) {
+Groups accounted_groups(const std::vector<RunSummary>& runs) {
   Groups groups;
-  std::vector<std::string> commands, machines;
   for (const RunSummary& run : runs) {
     for (const PassRecord* pass : run.passes) {
       const auto accounted = account(run, *pass);
@@ -226,12 +223,32 @@ std::optional<Section> account_section(const std::vector<RunSummary>& runs) {
       groups[{run.run->kernel, pass->name, std::string(to_string(run.problem().dtype)),
               run.problem().head_dim}]
           .push_back(*accounted);
-      add_command(commands, *run.record);
-      add_new(machines, machine_text(run));
     }
   }
-  if (groups.empty()) return std::nullopt;
+  return groups;
+}
+
+}  // namespace
+
+std::vector<Deviation> account_deviations(const std::vector<RunSummary>& runs) {
   std::vector<Deviation> deviations;
+  for (const auto& [key, passes] : accounted_groups(runs)) {
+    const auto& [kernel, pass, dtype, head_dim] = key;
+    for (const AccountedPass& one : passes) {
+      const std::string problem = problem_text(*one.run);
+      deviations.push_back(
+          {kernel, pass, problem, "read", one.read.left_over, std::abs(one.read.left_over) <= kExactReads});
+      deviations.push_back({kernel, pass, problem, "written", one.write.left_over,
+                            std::abs(one.write.left_over) <= kExactWrites});
+    }
+  }
+  return deviations;
+}
+
+std::optional<Section> account_section(const std::vector<RunSummary>& runs) {
+  const Groups groups = accounted_groups(runs);
+  if (groups.empty()) return std::nullopt;
+  std::vector<std::string> commands, machines;
   Table table{
       "Shares of the closed form's bytes, from the lowest to the highest of all cases. Left over: the "
       "measured bytes minus the closed form minus the causes. Spills are registers that ptxas keeps in local "
@@ -273,13 +290,14 @@ std::optional<Section> account_section(const std::vector<RunSummary>& runs) {
     for (const AccountedPass& one : passes) {
       worst_read = std::max(worst_read, std::abs(one.read.left_over));
       worst_write = std::max(worst_write, std::abs(one.write.left_over));
-      const std::string problem = problem_text(*one.run);
-      deviations.push_back(
-          {kernel, pass, problem, "read", one.read.left_over, std::abs(one.read.left_over) <= kExactReads});
-      deviations.push_back({kernel, pass, problem, "written", one.write.left_over,
-                            std::abs(one.write.left_over) <= kExactWrites});
     }
     cases += passes.size();
+  }
+  for (const RunSummary& run : runs) {
+    const auto is_accounted = [&run](const PassRecord* pass) { return account(run, *pass).has_value(); };
+    if (std::ranges::none_of(run.passes, is_accounted)) continue;
+    add_command(commands, *run.record);
+    add_new(machines, machine_text(run));
   }
   Section section{"account", with_machines("Every byte at SM<->L2", machines), {}};
   section.blocks.push_back(
@@ -287,7 +305,7 @@ std::optional<Section> account_section(const std::vector<RunSummary>& runs) {
                             "counters that saw it. {} passes were counted; each leaves at most {:.4f} % of "
                             "its reads and {:.4f} % of its writes unexplained.",
                             cases, 100 * worst_read, 100 * worst_write)});
-  add_agreement(section, deviations, "exact",
+  add_agreement(section, account_deviations(runs), "exact",
                 fmt::format("Bytes left over when the counted causes are subtracted. Exact: at most {:g} % "
                             "of the closed form's reads and {:g} % of its writes.",
                             100 * kExactReads, 100 * kExactWrites));

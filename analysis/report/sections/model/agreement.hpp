@@ -2,11 +2,14 @@
 // How many cases of a kernel agree with what was expected, a row a kernel, and the others by size.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "analysis/model/counts/run_summary.hpp"
+#include "analysis/model/validation/noise_floor_bytes.hpp"
 #include "analysis/report/document/report_document.hpp"
 
 namespace tilescope {
@@ -36,6 +39,25 @@ bool nothing_off(std::string_view percent_range);
 
 /// "24 of 76 rows, in which nothing is off at three digits, are left out."
 std::string left_out_text(std::size_t silent, std::size_t all);
+
+/// What counters leave over at SM<->L2 beside closed form and causes, each pass read and written.
+std::vector<Deviation> account_deviations(const std::vector<RunSummary>& runs);
+
+/// Simulated against measured DRAM reads of the passes that read something again: how many are within the
+/// tolerances of the report's table, how many of them by their medians, and those that are not, by kernel.
+struct DramAgreement {
+  std::size_t all = 0, within = 0, by_median = 0;
+  std::map<std::string, std::size_t> exceptions;
+};
+DramAgreement dram_agreement(const std::vector<RunSummary>& runs, const std::vector<NoiseFloor>& noise_floor);
+
+/// Problems on which two orders were simulated before they were measured, and of those whose reads changed by
+/// more than kChange how many changed as predicted: the same way.
+struct PredictedChanges {
+  std::size_t pairs = 0, changed = 0, right = 0;
+};
+inline constexpr double kChange = 0.05;
+PredictedChanges predicted_changes(const std::vector<RunSummary>& runs);
 
 /// Those that do not agree, the largest first; then one row a kernel.
 /// @param word what they are if they agree: "exact"

@@ -102,10 +102,13 @@ bool any_repeated(const std::vector<MeasuredPass>& passes) {
                      [](const MeasuredPass& pass) { return pass.has_dram() && pass.launch_spread(); });
 }
 
-Count count(const std::vector<MeasuredPass>& members, double tolerance,
-            const std::vector<NoiseFloor>& noise_floor) {
+/// Tolerances of simulated DRAM reads, where the model says that they fit the L2 and where not.
+double dram_tolerance(const MeasuredPass& pass) { return pass.fits() ? 0.05 : 0.15; }
+
+Count count(const std::vector<MeasuredPass>& members, const std::vector<NoiseFloor>& noise_floor) {
   Count count;
   for (const MeasuredPass& pass : members) {
+    const double tolerance = dram_tolerance(pass);
     ++count.all;
     count.within += pass.dram_within(tolerance, noise_floor);
     count.by_median += std::abs(pass.dram_error()) <= tolerance;
@@ -236,7 +239,7 @@ Table dram_table(const std::vector<MeasuredPass>& passes, const std::vector<Nois
     for (const MeasuredPass& pass : members) {
       if (pass.has_dram() && !pass.reads_once()) (pass.fits() ? fitting : past).push_back(pass);
     }
-    const Count of_fitting = count(fitting, 0.05, noise_floor), of_past = count(past, 0.15, noise_floor);
+    const Count of_fitting = count(fitting, noise_floor), of_past = count(past, noise_floor);
     add_dram_row(table, key, "fits", of_fitting, launches, fitting);
     add_dram_row(table, key, "does not", of_past, launches, past);
     sum.add(of_fitting);
@@ -259,6 +262,23 @@ Table dram_table(const std::vector<MeasuredPass>& passes, const std::vector<Nois
 }
 
 }  // namespace
+
+DramAgreement dram_agreement(const std::vector<RunSummary>& runs,
+                             const std::vector<NoiseFloor>& noise_floor) {
+  DramAgreement agreement;
+  for (const MeasuredPass& pass : newest(measured_passes(runs))) {
+    if (pass.reads_once()) continue;
+    const double tolerance = dram_tolerance(pass);
+    ++agreement.all;
+    agreement.by_median += std::abs(pass.dram_error()) <= tolerance;
+    if (pass.dram_within(tolerance, noise_floor)) {
+      ++agreement.within;
+    } else {
+      ++agreement.exceptions[pass.kernel()];
+    }
+  }
+  return agreement;
+}
 
 std::optional<Section> measured_section(const std::vector<RunSummary>& runs,
                                         const std::vector<NoiseFloor>& noise_floor) {

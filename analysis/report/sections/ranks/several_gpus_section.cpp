@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention on several GPUs: what each schedule must move over the links, what moved, what the times were
+// Attention on several GPUs: what each schedule moves over the links, what moved, what the times were
 // beside the predictions and other libraries, and how much of the link's time was hidden.
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@ std::string most_sent(const DistributedPass& pass, Sent&& sent) {
   return most ? format_bytes(*most) : "-";
 }
 
-/// The largest difference of any GPU, sent or received. [share of what must move]
+/// The largest difference of any GPU, sent or received. [share of what the schedule sends]
 double link_difference(const DistributedPass& pass) {
   double worst = 0;
   const auto consider = [&worst](double seen, double formula) {
@@ -47,7 +47,7 @@ Table link_table(const std::vector<DistributedRecord>& records) {
       {{"schedule"},
        {"pass"},
        {"carried by"},
-       {"must send", true},
+       {"its schedule sends", true},
        {"sent", true},
        {"difference", true},
        {"with protocol", true}},

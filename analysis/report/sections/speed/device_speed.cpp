@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <iterator>
 
 #include "analysis/report/document/report_document.hpp"
 #include "analysis/report/figures/charts.hpp"
 #include "analysis/report/sections/report_sections.hpp"
+#include "analysis/report/sections/speed/rate_ratios.hpp"
 #include "analysis/report/sections/speed/roofline_figures.hpp"
 #include "analysis/report/sweep.hpp"
 #include "common/number_format.hpp"
@@ -98,49 +98,43 @@ std::vector<DeviceRuns> runs_beside_peers(const std::vector<RunSummary>& runs) {
   return found;
 }
 
-/// The mean of our rate over a peer's, over the problems that `wanted` keeps and both ran; a dash if there is
-/// none.
-std::string geometric_mean(const DeviceRuns& group, const std::string& ours, const std::string& peer,
-                           const std::function<bool(const AttentionProblem&)>& wanted) {
-  double sum = 0;
-  int count = 0;
+/// What of a problem makes a stratum.
+using Stratum = std::pair<std::int64_t, bool>;  // head_dim, causal
+Stratum stratum_of(const AttentionProblem& problem) { return {problem.head_dim, problem.causal}; }
+
+/// Problems of a stratum that both ran.
+std::vector<TimedPair> pairs_of(const DeviceRuns& group, const std::string& ours, const std::string& peer,
+                                const Stratum& stratum) {
+  std::vector<TimedPair> pairs;
   for (const AttentionProblem& problem : group.problems()) {
     const RunSummary *a = group.find(ours, problem), *b = group.find(peer, problem);
-    if (!a || !b || !wanted(problem)) continue;
-    sum += std::log(paper_rate(*a) / paper_rate(*b));
-    ++count;
+    if (a && b && stratum_of(problem) == stratum) pairs.push_back({a, b});
   }
-  return count > 0 ? fmt::format("{:.2f}", std::exp(sum / count)) : "-";
+  return pairs;
 }
 
-/// Rows: head dimension and mask, then all problems. Columns: peers.
+/// Rows: head dimension and mask. Columns: peers.
 Table ratio_table(const DeviceRuns& group) {
   const std::vector<std::string> peers = group.labels(false);
-  Table table{fmt::format("{}: our rate over the peer's, geometric mean over the lengths.", group.heading()),
-              {{"kernel"}, {"head_dim"}, {"mask"}},
-              {}};
+  Table table{
+      fmt::format("{}: our rate over the peer's, geometric mean over the lengths, and between which two "
+                  "numbers 95 of 100 resamples of the launches lie.",
+                  group.heading()),
+      {{"kernel"}, {"head_dim"}, {"mask"}},
+      {}};
   for (const std::string& peer : peers) table.columns.push_back({peer, true});
-  std::vector<std::pair<std::int64_t, bool>> kinds;
-  for (const AttentionProblem& problem : group.problems()) {
-    add_new(kinds, {problem.head_dim, problem.causal});
-  }
+  std::vector<Stratum> strata;
+  for (const AttentionProblem& problem : group.problems()) add_new(strata, stratum_of(problem));
   for (const std::string& ours : group.labels(true)) {
-    for (const auto& kind : kinds) {
-      const auto [head_dim, causal] = kind;
-      std::vector<std::string> row = {ours, std::to_string(head_dim), causal ? "causal" : "none"};
+    for (const Stratum& stratum : strata) {
+      std::vector<std::string> row = {ours, std::to_string(stratum.first),
+                                      stratum.second ? "causal" : "none"};
       for (const std::string& peer : peers) {
-        row.push_back(geometric_mean(group, ours, peer, [&](const AttentionProblem& problem) {
-          return std::pair{problem.head_dim, problem.causal} == kind;
-        }));
+        const std::vector<TimedPair> pairs = pairs_of(group, ours, peer, stratum);
+        row.push_back(pairs.empty() ? "-" : rate_ratio(pairs).text());
       }
       table.rows.push_back(std::move(row));
     }
-    std::vector<std::string> row = {ours, "all", "all"};
-    for (const std::string& peer : peers) {
-      row.push_back(
-          fmt::format("**{}**", geometric_mean(group, ours, peer, [](const auto&) { return true; })));
-    }
-    table.rows.push_back(std::move(row));
   }
   return table;
 }
@@ -260,29 +254,18 @@ std::optional<Section> device_rate_section(const std::vector<RunSummary>& runs) 
 
 namespace {
 
-/// The rates of our fastest kernel over those of the fastest peer, problem by problem.
-struct AgainstPeers {
-  double mean = 0;  // geometric
-  double worst = HUGE_VAL;
-  int problems = 0;
-};
-
-AgainstPeers against_fastest_peer(const DeviceRuns& group) {
-  double sum = 0;
-  AgainstPeers result;
+/// Our fastest kernel beside the fastest peer on each problem of a head dimension.
+std::vector<TimedPair> fastest_pairs(const DeviceRuns& group, std::int64_t head_dim) {
+  std::vector<TimedPair> pairs;
   for (const AttentionProblem& problem : group.problems()) {
-    double fastest[2] = {};  // the peers', ours
+    TimedPair fastest;
     for (const RunSummary* run : group.runs) {
-      double& rate = fastest[is_ours(*run)];
-      if (run->problem() == problem) rate = std::max(rate, paper_rate(*run));
+      const RunSummary*& best = is_ours(*run) ? fastest.ours : fastest.peer;
+      if (run->problem() == problem && (!best || *run->median_seconds < *best->median_seconds)) best = run;
     }
-    if (fastest[0] == 0 || fastest[1] == 0) continue;
-    sum += std::log(fastest[1] / fastest[0]);
-    result.worst = std::min(result.worst, fastest[1] / fastest[0]);
-    ++result.problems;
+    if (problem.head_dim == head_dim && fastest.ours && fastest.peer) pairs.push_back(fastest);
   }
-  if (result.problems > 0) result.mean = std::exp(sum / result.problems);
-  return result;
+  return pairs;
 }
 
 constexpr double kNearlyAsFast = 0.9;
@@ -291,38 +274,53 @@ Outcome outcome_of(double ratio) { return ratio >= kNearlyAsFast ? Outcome::good
 }  // namespace
 
 std::optional<Finding> speed_verdict(const std::vector<RunSummary>& runs) {
-  double slowest = 0, worst_of_all = HUGE_VAL;
-  int problems = 0;
-  FindingLine ratios;
-  std::vector<std::string> worsts;
+  double slowest = HUGE_VAL, surely = HUGE_VAL, worst = HUGE_VAL, widest = 0;
+  std::size_t problems = 0;
+  std::vector<FindingLine> lines;
+  std::vector<std::string> minima;
   std::string device;
   for (const DeviceRuns& group : runs_beside_peers(runs)) {
-    const auto [ratio, worst, count] = against_fastest_peer(group);
-    if (count == 0) continue;
-    slowest = ratios.amounts.empty() ? ratio : std::min(slowest, ratio);
-    worst_of_all = std::min(worst_of_all, worst);
-    ratios.amounts.push_back(
-        {format_ratio(ratio), std::string(to_string(group.direction)), outcome_of(ratio)});
-    worsts.push_back(fmt::format("{} {}", format_ratio(worst), to_string(group.direction)));
-    problems = std::max(problems, count);
+    FindingLine line{{}, std::string(to_string(group.direction))};
+    std::vector<std::int64_t> head_dims;
+    for (const AttentionProblem& problem : group.problems()) add_new(head_dims, problem.head_dim);
+    std::vector<std::string> least;
+    for (const std::int64_t head_dim : head_dims) {
+      const std::vector<TimedPair> pairs = fastest_pairs(group, head_dim);
+      if (pairs.empty()) continue;
+      const RateRatio ratio = rate_ratio(pairs);
+      line.amounts.push_back(
+          {format_ratio(ratio.by_medians), fmt::format("d = {}", head_dim), outcome_of(ratio.by_medians)});
+      least.push_back(format_ratio(ratio.by_minima));
+      slowest = std::min(slowest, ratio.by_medians);
+      surely = std::min({surely, ratio.low, ratio.by_minima});
+      widest = std::max(widest, (ratio.high - ratio.low) / 2 / ratio.by_medians);
+      problems += pairs.size();
+      for (const TimedPair& pair : pairs)
+        worst = std::min(worst, *pair.peer->median_seconds / *pair.ours->median_seconds);
+    }
+    if (line.amounts.empty()) continue;
+    lines.push_back(std::move(line));
+    minima.push_back(fmt::format("{} {}", to_string(group.direction), fmt::join(least, ", ")));
     device = group.record->machine.name.value_or("unknown device");
   }
-  if (ratios.amounts.empty()) return cpu_speed_verdict(runs);
+  if (lines.empty()) return cpu_speed_verdict(runs);
   constexpr double kLevel = 0.95;  // of a problem: what two runs of one kernel may differ by
-  const char* verdict = slowest >= 1               ? worst_of_all >= 1        ? "Faster."
-                                                     : worst_of_all >= kLevel ? "Faster on the mean, level at worst."
-                                                                              : "Faster on the mean, not everywhere."
+  // A stratum is faster where neither resampling nor minima say otherwise.
+  const char* verdict = surely >= 1                ? worst >= 1        ? "Faster."
+                                                     : worst >= kLevel ? "Faster on the mean, level at worst."
+                                                                       : "Faster on the mean, not everywhere."
+                        : slowest >= kLevel        ? "Faster or level."
                         : slowest >= kNearlyAsFast ? "Nearly as fast."
                                                    : "Slower.";
   return Finding{
-      "How fast are they?",
-      {ratios},
+      "How fast are they?", lines,
       fmt::format(
-          "**{}** The rate of our fastest kernel over that of the fastest library, geometric means over "
-          "{} problems ({}). At worst it is {}.",
-          verdict, problems, device, fmt::join(worsts, ", ")),
-      outcome_of(slowest),
-      "device-speed"};
+          "**{}** The rate of our fastest kernel over that of the fastest library by head dimension, "
+          "geometric means over {} problems in all ({}), known to {:.1f} % by resampling; by minima {}. On "
+          "the worst problem it is {}.",
+          verdict, problems, device, std::max(0.1, 100 * widest), fmt::join(minima, "; "),
+          format_ratio(worst)),
+      outcome_of(slowest), "device-speed"};
 }
 
 }  // namespace tilescope

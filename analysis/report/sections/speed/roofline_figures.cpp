@@ -24,10 +24,15 @@ std::optional<Machine> machine_behind(const RunSummary& run) {
 
 }  // namespace
 
+bool computes_on_cuda_cores(const RunSummary& run) {
+  constexpr std::string_view kKernels[] = {"gpu:standard", "gpu:flash1", "gpu:flash2-simt"};
+  return std::ranges::find(kKernels, run.run->kernel) != std::end(kKernels);
+}
+
 std::optional<RunCeilings> run_ceilings(const RunSummary& run) {
   const std::optional<Machine> machine = machine_behind(run);
   if (!machine) return std::nullopt;
-  const ElementType dtype = run.problem().dtype;
+  const ElementType dtype = computes_on_cuda_cores(run) ? ElementType::fp32 : run.problem().dtype;
   RunCeilings ceilings{machine->title, ceilings_of(*machine, dtype), {}};
   const std::string measured = machine->name + std::string(kMeasuredSuffix);
   const std::vector<std::string> names = machine_names();
@@ -108,6 +113,20 @@ std::vector<Roof> roofs_of(const RunCeilings& ceilings, CeilingKind level, doubl
   return roofs;
 }
 
+/// The level of CUDA cores, where kernels of both kinds stand in one chart.
+void add_roof_of_cuda_cores(std::vector<Roof>& roofs, const Subjects& subjects, const RunCeilings& chart) {
+  const auto own = std::ranges::find_if(
+      subjects, [](const RooflineSubject& subject) { return computes_on_cuda_cores(*subject.run); });
+  if (own == subjects.end()) return;
+  const std::optional<RunCeilings> ceilings = run_ceilings(*own->run);
+  const std::vector<const Ceiling*> peaks = drawn(*ceilings, CeilingKind::peak);
+  const Ceiling* const charted = find(chart.stated, CeilingKind::peak);
+  if (peaks.empty() || (charted && charted->name == peaks.back()->name)) return;
+  const Ceiling& peak = *peaks.back();
+  roofs.push_back({fmt::format("{} of CUDA cores {}", peak.name, flops_rate(peak.per_second)),
+                   peak.per_second, std::nullopt, !peak.measured, true, Color::olive});
+}
+
 /// From the first standard kernel to the first flash2 kernel, at both boundaries.
 std::vector<RooflineArrow> arrows_of(const Subjects& subjects) {
   const auto first = [&subjects](Algorithm algorithm) {
@@ -173,18 +192,23 @@ Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings) {
   figure.caption =
       "Higher is faster, further right the same work with fewer bytes; a bar that touches a roof is limited "
       "by it.";
-  RooflineChart chart =
-      chart_of(subjects, roofs_of(ceilings, CeilingKind::peak, 1, flops_rate),
-               [](const RooflineSubject& subject) { return static_cast<double>(subject.work.flops); });
+  std::vector<Roof> roofs = roofs_of(ceilings, CeilingKind::peak, 1, flops_rate);
+  add_roof_of_cuda_cores(roofs, subjects, ceilings);
+  RooflineChart chart = chart_of(subjects, std::move(roofs), [](const RooflineSubject& subject) {
+    return static_cast<double>(subject.work.flops);
+  });
   chart.x_label = "Operational intensity (FLOP per byte at the boundary)";
   chart.y_label = "Useful FLOP per second";
   chart.format_rate = flops_rate;
   if (!chart.arrows.empty()) {
     const RooflineSubject &from = subjects[chart.arrows[0].from], &to = subjects[chart.arrows[0].to];
-    figure.panels.front().title +=
-        fmt::format(". From {} to {} the {} rate grows {}", from.run->label, to.run->label,
-                    from.timed && to.timed ? "measured" : "attainable",
-                    format_ratio(to.flops_per_second() / from.flops_per_second()));
+    // Between units that multiply it is not the order that makes the rate.
+    const bool alike = computes_on_cuda_cores(*from.run) == computes_on_cuda_cores(*to.run);
+    if (alike)
+      figure.panels.front().title +=
+          fmt::format(". From {} to {} the {} rate grows {}", from.run->label, to.run->label,
+                      from.timed && to.timed ? "measured" : "attainable",
+                      format_ratio(to.flops_per_second() / from.flops_per_second()));
   }
   figure.panels.front().drawing = draw(chart);
   return figure;

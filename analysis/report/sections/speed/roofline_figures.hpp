@@ -20,6 +20,10 @@ struct RunCeilings {
   std::vector<Ceiling> stated, measured;
 };
 
+/// Whether a kernel of ours multiplies on CUDA cores, in fp32 whatever its element type: their peak is its
+/// roof.
+bool computes_on_cuda_cores(const RunSummary& run);
+
 /// Nothing for a run on an unknown machine. The machine is the one that was simulated, or else the one that
 /// was measured.
 std::optional<RunCeilings> run_ceilings(const RunSummary& run);
@@ -32,7 +36,7 @@ struct RooflineSubject {
   bool dram_measured = false;
   double seconds = 0;
   bool timed = false;
-  std::string limit;  // the ceiling that its work meets first
+  std::string limit;  // the ceiling that its work comes nearest to
 
   double flops_per_second() const { return static_cast<double>(work.flops) / seconds; }
   /// Work per byte at a boundary, `amount` being the work; nothing where the bytes are not known.

@@ -73,12 +73,16 @@ std::vector<const RunSummary*> drawn_runs(const std::vector<RunSummary>& runs) {
 std::vector<Group> groups_of(const std::vector<std::vector<const RunSummary*>>& problems) {
   std::vector<Group> groups;
   for (const auto& members : problems) {
-    const std::optional<RunCeilings> ceilings = run_ceilings(*members.front());
+    // Those of tensor cores where some kernel computes on them: a chart has the highest roof.
+    const auto tensor =
+        std::ranges::find_if_not(members, [](const RunSummary* run) { return computes_on_cuda_cores(*run); });
+    const std::optional<RunCeilings> ceilings =
+        run_ceilings(tensor == members.end() ? *members.front() : **tensor);
     if (!ceilings || !find(ceilings->stated, CeilingKind::peak)) continue;
     Group group{*ceilings, {}, {}};
     for (const RunSummary* run : members) {
       if (!run->closed_form && !run->measured_sm_l2) continue;
-      const auto subject = roofline_subject(*run, *ceilings);
+      const auto subject = roofline_subject(*run, run_ceilings(*run).value_or(*ceilings));
       if (!subject) continue;
       (run->direction == Direction::forward ? group.forward : group.backward).push_back(*subject);
     }
@@ -93,16 +97,20 @@ Table empty_limit_table(const std::vector<Ceiling>& ceilings) {
       {{"pass"}, {"kernel"}, {"FLOP/B SM<->L2", true}, {"DRAM", true}, {"must move", true}, {"rate", true}},
       {}};
   for (const Ceiling& ceiling : ceilings) table.columns.push_back({column_name(ceiling.kind), true});
-  table.columns.push_back({"limit"});
+  table.columns.push_back({"nearest ceiling"});
   return table;
 }
 
-/// The ceiling that limits, and whether no document and no measurement stands behind it.
-std::string limit_text(const std::string& limit, const std::vector<Ceiling>& ceilings) {
-  const auto found = std::find_if(ceilings.begin(), ceilings.end(),
-                                  [&limit](const Ceiling& ceiling) { return ceiling.name == limit; });
-  const bool known = found == ceilings.end() || found->measured || found->documented;
-  return known ? limit : limit + " (unverified)";
+/// "DRAM bandwidth, at 19 %": the ceiling that it comes nearest to, which need not be what holds it back; and
+/// whether no document and no measurement stands behind it.
+std::string nearest_text(const RooflineSubject& subject, const std::vector<Ceiling>& ceilings) {
+  const auto found = std::find_if(ceilings.begin(), ceilings.end(), [&subject](const Ceiling& ceiling) {
+    return ceiling.name == subject.limit;
+  });
+  if (found == ceilings.end()) return subject.limit;
+  const auto share = share_of(*found, subject.work, subject.seconds);
+  return fmt::format("{}{}{}", subject.limit, found->measured || found->documented ? "" : " (unverified)",
+                     share ? fmt::format(", at {:.0f} %", 100 * *share) : "");
 }
 
 void add_rows(Table& table, const Subjects& subjects, const std::vector<Ceiling>& ceilings) {
@@ -124,7 +132,7 @@ void add_rows(Table& table, const Subjects& subjects, const std::vector<Ceiling>
     for (const Ceiling& ceiling : ceilings) {
       row.push_back(percent(share_of(ceiling, subject.work, subject.seconds)));
     }
-    row.push_back(limit_text(subject.limit, ceilings));
+    row.push_back(nearest_text(subject, ceilings));
     table.rows.push_back(std::move(row));
   }
 }
@@ -157,22 +165,30 @@ void add_figures(Section& section, const Group& group) {
   }
 }
 
-/// One table for each set of ceilings.
+/// One table for each set of ceilings: kernels on CUDA cores have their own.
 void add_tables(Section& section, const std::vector<Group>& groups) {
   std::vector<std::pair<std::string, Table>> tables;  // by machine and peak
   for (const Group& group : groups) {
-    const std::vector<Ceiling> ceilings = best_documented(group.ceilings.stated, group.ceilings.measured);
-    const std::string key = group.ceilings.machine_title + ceilings.front().name;
-    auto place =
-        std::find_if(tables.begin(), tables.end(), [&key](const auto& entry) { return entry.first == key; });
-    if (place == tables.end()) {
-      tables.emplace_back(key, empty_limit_table(ceilings));
-      place = tables.end() - 1;
-      place->second.caption =
-          fmt::format("**{}.** {}", group.ceilings.machine_title, limit_caption(group.all(), ceilings));
+    for (const bool cuda_cores : {false, true}) {
+      Subjects subjects = group.all();
+      std::erase_if(subjects, [cuda_cores](const RooflineSubject& subject) {
+        return computes_on_cuda_cores(*subject.run) != cuda_cores;
+      });
+      if (subjects.empty()) continue;
+      const RunCeilings own = run_ceilings(*subjects.front().run).value_or(group.ceilings);
+      const std::vector<Ceiling> ceilings = best_documented(own.stated, own.measured);
+      const std::string key = own.machine_title + ceilings.front().name;
+      auto place = std::find_if(tables.begin(), tables.end(),
+                                [&key](const auto& entry) { return entry.first == key; });
+      if (place == tables.end()) {
+        tables.emplace_back(key, empty_limit_table(ceilings));
+        place = tables.end() - 1;
+        place->second.caption =
+            fmt::format("**{}.** {}", own.machine_title, limit_caption(subjects, ceilings));
+      }
+      place->second.rows.push_back({problem_text(*subjects.front().run)});
+      add_rows(place->second, subjects, ceilings);
     }
-    place->second.rows.push_back({problem_text(group.first())});
-    add_rows(place->second, group.all(), ceilings);
   }
   for (auto& [key, table] : tables) section.blocks.push_back(std::move(table));
 }
@@ -181,16 +197,18 @@ void add_tables(Section& section, const std::vector<Group>& groups) {
 
 std::optional<Section> roofline_section(const std::vector<RunSummary>& runs) {
   Section section{"roofline", "Roofline", {}};
-  section.blocks.push_back(
-      Paragraph{"Useful FLOP are 2 products forward and 5 backward over the visible (query, key) pairs, "
-                "however many a kernel executes; exponentials are one for each visible pair and pass that "
-                "computes P from the scores. A kernel is a horizontal bar: filled marker, its intensity "
-                "at SM<->L2; open marker, at DRAM; cross, at what must move. The gap "
-                "between the first two is reuse in the L2. A bar stands at the measured rate or, where no "
-                "time was measured, at the rate that the ceilings allow: the ceiling that it touches is its "
-                "limit. Arrows lead from standard to flash2 at both boundaries. Dashed ceilings come from "
-                "datasheets and the literature, solid ones were measured. The tables name the ceiling that "
-                "takes a kernel's work longest, and the share of each that the kernel reaches."});
+  section.blocks.push_back(Paragraph{
+      "Useful FLOP are 2 products forward and 5 backward over the visible (query, key) pairs, "
+      "however many a kernel executes; exponentials are one for each visible pair and pass that "
+      "computes P from the scores. A kernel is a horizontal bar: filled marker, its intensity "
+      "at SM<->L2; open marker, at DRAM; cross, at what must move. The gap "
+      "between the first two is reuse in the L2. A bar stands at the measured rate or, where no "
+      "time was measured, at the rate that the ceilings allow: the ceiling that it touches is its "
+      "limit. Kernels that multiply on CUDA cores stand under these cores' peak, whatever their element "
+      "type. Arrows lead from standard to flash2 at both boundaries. Dashed ceilings come from "
+      "datasheets and the literature, solid ones were measured. The tables name the ceiling that "
+      "a kernel comes nearest to, and the share of each that it reaches: far below, something else "
+      "holds it back."});
   for (const Group& group : groups_of(most_representative(group_by_problem(drawn_runs(runs)), kMostDrawn)))
     add_figures(section, group);
   const std::vector<Group> groups = groups_of(group_by_problem(tabled_runs(runs)));

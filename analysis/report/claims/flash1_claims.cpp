@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/model/validation/paper_counts.hpp"
+#include "analysis/model/validation/paper_values.hpp"
+#include "analysis/report/claims/judging.hpp"
+#include "analysis/report/sections/bytes/dram_growth.hpp"
+#include "analysis/report/sections/bytes/extra_memory.hpp"
+#include "analysis/report/sections/bytes/paper_scaling.hpp"
+#include "analysis/report/sections/checks/figure2.hpp"
+#include "analysis/report/sections/report_sections.hpp"
+#include "common/number_format.hpp"
+
+namespace tilescope {
+namespace {
+
+bool in_hypotheses(const TheoremPoint& point) { return point.within_hypotheses(); }
+
+Judgement exact(const Evidence& evidence) {
+  const auto [cases, failed, kernels] = judged_cases(evidence.records);
+  return judge_cases(static_cast<std::size_t>(cases - failed), static_cast<std::size_t>(cases),
+                     fmt::format("cases of {} kernels are within twice the error of a plain implementation "
+                                 "in the same type, around fp64",
+                                 kernels));
+}
+
+Judgement flops(const Evidence& evidence) {
+  const std::vector<TheoremPoint> points = theorem_points(evidence.constants);
+  Range ranges[2];
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    ranges[direction == Direction::backward] =
+        range_of_points(points, Algorithm::flash1, direction, in_hypotheses, [](const TheoremPoint& point) {
+          return static_cast<double>(point.run->executed_flops) /
+                 (point.seqlen * point.seqlen * point.head_dim);
+        });
+  }
+  const bool both =
+      verdict_of_constant(ranges[0]) == Verdict::holds && verdict_of_constant(ranges[1]) == Verdict::holds;
+  return {points.empty() ? Verdict::not_tested
+          : both         ? Verdict::holds
+                         : Verdict::fails,
+          fmt::format("{} N² d forward and {} backward", to_string(ranges[0]), to_string(ranges[1]))};
+}
+
+Judgement linear_memory(const Evidence& evidence) {
+  std::size_t flash = 0, linear = 0;
+  double standard = 0;
+  for (const ExtraMemory& memory : extra_memory(evidence.runs)) {
+    if (memory.last->algorithm == Algorithm::standard) {
+      standard = std::max(standard, memory.exponent.value_or(0));
+      continue;
+    }
+    ++flash;
+    linear += memory.exponent.value_or(0) <= kMostOfLinear;
+  }
+  return judge_cases(
+      linear, flash,
+      fmt::format("sweeps of flash kernels take memory beside inputs and outputs that grows at "
+                  "most as N^{:.2f}; standard attention's grows as N^{:.2f}",
+                  kMostOfLinear, standard));
+}
+
+/// Of standard attention's accesses: over all points that meet the hypotheses, and over those with M >= d^2.
+Judgement standard_growth(const Evidence& evidence, Direction direction) {
+  const std::vector<TheoremPoint> points = theorem_points(evidence.constants);
+  const auto value = [](const TheoremPoint& point) { return point.of_standard(); };
+  const Range all = range_of_points(points, Algorithm::standard, direction, in_hypotheses, value);
+  const Range large = range_of_points(
+      points, Algorithm::standard, direction,
+      [](const TheoremPoint& point) {
+        return point.within_hypotheses() && point.fast >= 2 * point.head_dim * point.head_dim;
+      },
+      value);
+  const Verdict everywhere = verdict_of_constant(all), mostly = verdict_of_constant(large);
+  const Verdict verdict =
+      everywhere == Verdict::fails && mostly == Verdict::holds ? Verdict::in_part : everywhere;
+  return {
+      verdict,
+      fmt::format("accesses are {} (N d + N²) for M >= 2 d², and up to {} below, where products themselves "
+                  "re-read their operands: Algorithm 0 takes them as read once",
+                  to_string(large), format_number(all.high))};
+}
+Judgement standard_forward(const Evidence& evidence) { return standard_growth(evidence, Direction::forward); }
+Judgement standard_backward(const Evidence& evidence) {
+  return standard_growth(evidence, Direction::backward);
+}
+
+Judgement flash_growth(const Evidence& evidence, Direction direction) {
+  const std::vector<TheoremPoint> points = theorem_points(evidence.constants);
+  const auto c = [](const TheoremPoint& point) { return point.of_flash(); };
+  const Range all = range_of_points(points, Algorithm::flash1, direction, in_hypotheses, c);
+  return {verdict_of_constant(all), fmt::format("c = {} at {} points", to_string(all), all.count)};
+}
+Judgement flash_forward(const Evidence& evidence) { return flash_growth(evidence, Direction::forward); }
+Judgement flash_backward(const Evidence& evidence) { return flash_growth(evidence, Direction::backward); }
+
+/// Whether counters agree with the formula that the study evaluates, at the tiles that FlashAttention's
+/// kernel has.
+Judgement flash_on_device(const Evidence& evidence) {
+  constexpr double kNear = 1e-3;
+  std::size_t agree = 0, all = 0;
+  std::vector<int> budgets;
+  for (const RunSummary& run : evidence.runs) {
+    if (run.algorithm != Algorithm::flash1 || !run.measured_sm_l2 || !run.closed_form) continue;
+    ++all;
+    agree += std::abs(static_cast<double>(run.measured_sm_l2->total()) /
+                          static_cast<double>(run.closed_form->total()) -
+                      1) <= kNear;
+    add_new(budgets, run.tile.block_n);
+  }
+  const Judgement counted =
+      judge_cases(agree, all,
+                  fmt::format("directions have the formula's bytes within {:g} %, at blocks of {} keys: {}",
+                              100 * kNear, fmt::join(budgets, ", "),
+                              budgets.size() < 3 ? "too few budgets of M for a growth" : "a growth in M"));
+  return {budgets.size() < 3 ? Verdict::not_tested : counted.verdict, counted.sentence};
+}
+
+Judgement at_dram(const Evidence& evidence) {
+  const std::vector<DramSweep> sweeps = dram_sweeps(evidence.runs);
+  const auto within = std::ranges::count_if(sweeps, &DramSweep::within_hypotheses);
+  std::size_t pairs = 0, near = 0;
+  for (const DramSweep& sweep : sweeps) {
+    const std::vector<double> measured = sweep.local_exponents(false), model = sweep.local_exponents(true);
+    for (std::size_t i = 0; i < model.size(); ++i, ++pairs) near += std::abs(model[i] - measured[i]) <= 0.1;
+  }
+  return {
+      Verdict::not_tested,
+      fmt::format("{} of {} sweeps reach a length with M <= N d. What was measured: {} of {} local exponents "
+                  "of N are within 0.1 of the simulated ones, and turn from 1 to 2 where K and V leave the "
+                  "L2",
+                  within, sweeps.size(), near, pairs)};
+}
+
+Judgement sparsity(const Evidence& evidence) {
+  Range ranges[2] = {{HUGE_VAL, 0, 0}, {HUGE_VAL, 0, 0}};
+  double least = 1;
+  for (const SparsityPoint& point : sparsity_points(evidence.sparsity)) {
+    Range& range = ranges[point.run->direction == Direction::backward];
+    range.low = std::min(range.low, point.accesses);
+    range.high = std::max(range.high, point.accesses);
+    ++range.count;
+    least = std::min(least, point.share);
+  }
+  const Verdict forward = verdict_of_constant(ranges[0]), backward = verdict_of_constant(ranges[1]);
+  return {
+      forward == backward ? forward : Verdict::in_part,
+      fmt::format("accesses over N d + s N² d² / M are {} forward, {} backward, for s from {:.1f} % to 100 %",
+                  to_string(ranges[0]), to_string(ranges[1]), 100 * least)};
+}
+
+constexpr double kPrinted = 0.05;  // of numbers with two digits
+
+Judgement figure2_flops(const Evidence& evidence) {
+  const auto passes = figure2_passes(evidence.runs);
+  if (!passes) return {};
+  const PaperFigure2Left& printed = kPaperFigure2Left[0];
+  return judge_number(
+      {}, {}, printed.standard_gflop, passes->standard_gflop, kPrinted,
+      fmt::format("{:.0f} and {:.0f} GFLOP are executed, {} and {} are printed", passes->standard_gflop,
+                  passes->flash_gflop, printed.standard_gflop, printed.flash_gflop));
+}
+
+Judgement figure2_bytes(const Evidence& evidence) {
+  const auto passes = figure2_passes(evidence.runs);
+  if (!passes) return {};
+  const PaperFigure2Left& printed = kPaperFigure2Left[0];
+  const auto near = [](double a, double b) { return std::abs(a / b - 1) <= kPrinted; };
+  const std::size_t agree = near(passes->standard_printed_gigabytes, printed.standard_gigabytes) +
+                            near(passes->flash_printed_gigabytes, printed.flash_gigabytes);
+  return judge_cases(
+      agree, 2,
+      fmt::format("numbers are those of Algorithms 0 to 4 as printed: {:.1f} and {:.1f} GB, the "
+                  "paper has {} and {}",
+                  passes->standard_printed_gigabytes, passes->flash_printed_gigabytes,
+                  printed.standard_gigabytes, printed.flash_gigabytes));
+}
+
+Judgement figure2_ratio(const Evidence& evidence) {
+  const auto device = figure2_on_device(evidence.runs);
+  if (!device) return {};
+  const PaperFigure2Left& printed = kPaperFigure2Left[0];
+  return judge_number(
+      {"an A100", "PyTorch's with mask and dropout, and FlashAttention's", "HBM, by count or counter"},
+      {device->device, fmt::format("{} and {}", device->baseline, device->last), "DRAM, by counter"},
+      printed.standard_gigabytes / printed.flash_gigabytes, device->dram_ratio, kPrinted,
+      fmt::format("{} has {:.2f} times fewer DRAM bytes than {}, {} {:.2f} times", device->last,
+                  device->dram_ratio, device->baseline, device->flash, device->flash_dram_ratio));
+}
+
+Judgement figure2_times(const Evidence& evidence) {
+  const auto device = figure2_on_device(evidence.runs);
+  if (!device) return {};
+  const PaperFigure2Left& printed = kPaperFigure2Left[0];
+  return judge_number({"an A100", "tensor cores on both sides", ""}, {device->device, device->units, ""},
+                      printed.standard_milliseconds / printed.flash_milliseconds, device->time_ratio,
+                      kPrinted,
+                      device->one_unit ? fmt::format("{:.2f} times less time", device->time_ratio)
+                                       : "No ratio of their times is given: not the order alone differs");
+}
+
+Judgement figure2_middle(const Evidence& evidence) {
+  const std::vector<Figure2Block> blocks = figure2_blocks(evidence.runs);
+  const auto agree = std::ranges::count_if(blocks, [](const Figure2Block& block) {
+    return std::abs(block.counted_gigabytes - block.printed_gigabytes) <= 0.05;
+  });
+  return judge_cases(static_cast<std::size_t>(agree), blocks.size(),
+                     "block sizes have the bytes read off the drawing, by the count (3 Tc + 1) N d of 2-byte "
+                     "elements");
+}
+
+constexpr Claim kFlash1Claims[] = {
+    {"Theorem 1", "the output is exact", "-", "-", "every kernel against an untiled fp64 attention", exact,
+     "[errors](report.md#errors)"},
+    {"Theorem 1", "O(N² d) FLOP", "-", "-", "operations of the tile programs over M, d and N", flops,
+     "[constants](report.md#constants), [counted](report.md#work)"},
+    {"Theorem 1", "O(N) memory beside inputs and outputs", "device memory", "-",
+     "the driver's count, less inputs and outputs", linear_memory, "[memory](report.md#memory)"},
+    {"Theorem 2", "standard attention makes Θ(N d + N²) accesses", "SM<->L2", "d <= M <= N d",
+     "formula at the paper's blocks over M, d and N", standard_forward, "[constants](report.md#constants)"},
+    {"Theorem 2", "FlashAttention makes Θ(N² d² / M)", "SM<->L2", "d <= M <= N d",
+     "formula at the paper's blocks over M, d and N, M < d² among them", flash_forward,
+     "[constants](report.md#constants)"},
+    {"Theorem 2", "the same on a device", "SM<->L2", "d <= M <= N d", "counters of gpu:flash1",
+     flash_on_device,
+     "[every byte](report.md#account); would test it: `./tilescope profile --kernel gpu:flash1 --sweep "
+     "tile=64x64,64x128,64x256 --seqlen 16k --head-dim 64 --pass fwd+bwd --metrics traffic --closed-form`, "
+     "once "
+     "the kernel has these tiles"},
+    {"Theorem 2", "the same at DRAM", "DRAM", "d <= M <= N d, M the L2 and all SMs", "counters over N",
+     at_dram, "[local exponents](report.md#growth)"},
+    {"Proposition 3", "no exact algorithm makes o(N² d² / M) for all M", "slow memory", "d <= M <= N d", "-",
+     nullptr,
+     "an end-point argument (at M = Θ(N d) inputs alone are as many): no measurement can bear on it. For "
+     "each M: "
+     "[lower bounds](#lower-bounds)"},
+    {"Theorem 5", "standard attention's backward pass makes Θ(N d + N²) accesses", "SM<->L2", "d <= M <= N d",
+     "as Theorem 2", standard_backward, "[constants](report.md#constants)"},
+    {"Theorem 5", "FlashAttention's makes Θ(N² d² / M)", "SM<->L2", "d <= M <= N d", "as Theorem 2",
+     flash_backward, "[constants](report.md#constants)"},
+    {"Proposition 4", "block-sparse FlashAttention makes Θ(N d + s N² d² / M), s the share of blocks",
+     "SM<->L2", "d <= M <= N d", "formula under windows", sparsity, "[sparsity](report.md#sparsity)"},
+    {"Figure 1, left", "an A100's SRAM is about ten times as fast as its HBM", "-", "-", "-", nullptr,
+     "another machine: the ceilings of an H200 stand in [rooflines](report.md#roofline)"},
+    {"Figure 1, right", "7.6 times faster than PyTorch on GPT-2's attention", "time", "A100", "-", nullptr,
+     "needs an A100, and PyTorch's attention of 2022"},
+    {"Figure 2, left", "GFLOP of GPT-2 medium", "-", "-", "operations of the same products", figure2_flops,
+     "[Figure 2](report.md#paper-figure2)"},
+    {"Figure 2, left", "GB of GPT-2 medium", "not said", "-", "Algorithms 0 to 4 as printed", figure2_bytes,
+     "[Figure 2](report.md#paper-figure2); would settle the baseline's seven more passes: PyTorch's math "
+     "path with "
+     "dropout and padding mask under `./tilescope profile --metrics traffic -- COMMAND`"},
+    {"Figure 2, left; abstract", "up to nine times fewer HBM accesses", "HBM", "GPT-2 medium on an A100",
+     "counters", figure2_ratio, "[Figure 2](report.md#paper-figure2)"},
+    {"Figure 2, left", "5.7 times less time", "time", "GPT-2 medium on an A100", "bench", figure2_times,
+     "would test it: gpu:standard and gpu:flash1 on tensor cores, so that the order alone differs"},
+    {"Figure 2, middle", "bytes against the block size", "not said", "forward", "count", figure2_middle,
+     "[Figure 2](report.md#paper-figure2)"},
+    {"Figure 2, middle", "time falls with bytes up to blocks of 256 keys: bytes set the time", "time", "A100",
+     "-", nullptr,
+     "needs FlashAttention's order on tensor cores: gpu:flash1 computes on CUDA cores, which set its time"},
+    {"Figure 2, right", "block-sparse time is proportional to s", "time", "N = 4K, A100", "-", nullptr,
+     "waits for a device: `./tilescope bench --kernel gpu:flash2-mma --heads 16 --seqlen 4k --head-dim 64 "
+     "--window 128,128` and wider"},
+    {"Figure 3", "up to 3 times faster and 20 times less memory than exact baselines", "time, memory",
+     "A100, mask and dropout", "-", nullptr,
+     "needs an A100 and the baselines of 2022; growth of memory: Theorem 1"},
+    {"Tables 1 to 6", "BERT 15 % faster, GPT-2 up to 3 times, LRA 2.4 times; better models", "time, quality",
+     "8 A100s", "-", nullptr, "training runs of days; no kernel decides their quality"},
+    {"Figures 4 to 8, Tables 7 to 21", "times and memory on A100, RTX 3090 and T4; losses of training",
+     "time", "those GPUs", "-", nullptr, "none of them is at hand; others' times do not compare"},
+};
+
+}  // namespace
+
+std::span<const Claim> flash1_claims() { return kFlash1Claims; }
+
+}  // namespace tilescope

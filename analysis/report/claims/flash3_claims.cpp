@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/model/validation/paper_values.hpp"
+#include "analysis/report/claims/judging.hpp"
+#include "analysis/report/sections/checks/paper_errors.hpp"
+#include "analysis/studies/error_study.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr const char *kKernels3 = "FlashAttention-3's kernels", *kOurs = "gpu:flash3";
+constexpr double kPrinted3 = 0.05;  // of numbers with two digits
+
+/// @param low, high that the paper prints
+Judgement over_flash2(const Evidence& evidence, Direction direction, double low, double high) {
+  const std::vector<const RunSummary*> runs = timed_runs(evidence.runs, kOurs, direction);
+  if (runs.empty()) return {};
+  const std::vector<double> ratios = rate_ratios(evidence.runs, kOurs, "pytorch:flash2", direction);
+  const double middle = (low + high) / 2;
+  return judge_number({"an H100", kKernels3, ""}, {device_name(*runs.front()), kOurs, ""}, middle,
+                      geometric_mean_of(ratios), (high - low) / 2 / middle,
+                      fmt::format("gpu:flash3 over PyTorch's FlashAttention-2: {}", ratios_text(ratios)));
+}
+Judgement forward_over_flash2(const Evidence& evidence) {
+  return over_flash2(evidence, Direction::forward, 1.5, 2.0);
+}
+Judgement backward_over_flash2(const Evidence& evidence) {
+  return over_flash2(evidence, Direction::backward, 1.5, 1.75);
+}
+
+/// Problems on which it is faster; of the paper's kernels on its device they would be cases.
+Judgement over_cudnn(const Evidence& evidence) {
+  const std::vector<const RunSummary*> runs = timed_runs(evidence.runs, kOurs, Direction::forward);
+  if (runs.empty()) return {};
+  const std::vector<double> ratios =
+      rate_ratios(evidence.runs, kOurs, "pytorch:cudnn", Direction::forward,
+                  [](const AttentionProblem& problem) { return problem.seqlen_q >= 1024; });
+  const auto faster = std::ranges::count_if(ratios, [](double ratio) { return ratio > 1; });
+  return judge_number({"an H100", kKernels3, "cuDNN of 2024"},
+                      {device_name(*runs.front()), kOurs, "a later cuDNN"},
+                      static_cast<double>(ratios.size()), static_cast<double>(faster), 0,
+                      fmt::format("gpu:flash3 over cuDNN at N >= 1K: {}", ratios_text(ratios)));
+}
+
+Judgement best_of(const Evidence& evidence, Direction direction, bool fp8, double printed) {
+  const RunSummary* best = nullptr;
+  for (const RunSummary* run : timed_runs(evidence.runs, kOurs, direction)) {
+    if (is_fp8(run->problem().dtype) != fp8) continue;
+    if (best == nullptr || paper_rate_of(*run) > paper_rate_of(*best)) best = run;
+  }
+  if (best == nullptr) return {};
+  return judge_number(
+      {"an H100", kKernels3, ""}, {device_name(*best), kOurs, ""}, printed, 1e-12 * paper_rate_of(*best),
+      kPrinted3,
+      fmt::format("At best {:.0f} TFLOP/s, {}", 1e-12 * paper_rate_of(*best), problem_text(*best)));
+}
+Judgement best_forward(const Evidence& evidence) { return best_of(evidence, Direction::forward, false, 740); }
+Judgement best_fp8(const Evidence& evidence) { return best_of(evidence, Direction::forward, true, 1200); }
+
+/// Printed errors of which each lies within the draws of its method, or does not.
+Judgement printed_errors(const Evidence& evidence, ElementType type) {
+  const std::vector<MethodErrors> errors = method_errors(evidence.records);
+  std::size_t agree = 0, all = 0;
+  std::string text;
+  for (const PaperError& paper : kPaperErrors) {
+    const MethodErrors* ours = find_method(errors, type, paper.kernel);
+    if (paper.dtype != to_string(type) || ours == nullptr) continue;
+    ++all;
+    agree += ours->covers(paper.rmse);
+    text += fmt::format("{}{:.2e} +- {:.0e} for {:.1e} ({})", text.empty() ? "" : ", ", ours->mean(),
+                        ours->deviation(), paper.rmse, paper.method);
+  }
+  return judge_cases(agree, all,
+                     fmt::format("printed errors lie between the least and the largest draw: {}", text));
+}
+Judgement errors_fp16(const Evidence& evidence) { return printed_errors(evidence, ElementType::fp16); }
+Judgement errors_fp8(const Evidence& evidence) { return printed_errors(evidence, ElementType::fp8e4m3); }
+
+Judgement errors_fp8_ratio(const Evidence& evidence) {
+  const std::vector<MethodErrors> errors = method_errors(evidence.records);
+  const MethodErrors* baseline =
+      find_method(errors, ElementType::fp8e4m3, std::string(kTwiceRounded) + ", a scale a tensor");
+  const MethodErrors* flash =
+      find_method(errors, ElementType::fp8e4m3, "cpu:flash2, block scales, incoherent");
+  if (baseline == nullptr || flash == nullptr) return {};
+  const MethodErrors ratios = error_ratios(*baseline, *flash);
+  const auto [low, high] = std::ranges::minmax(ratios.rmse);
+  return {ratios.covers(2.6) ? Verdict::holds : Verdict::fails,
+          fmt::format("{:.2f} +- {:.2f} times less, {:.2f} ... {:.2f} over {} draws", ratios.mean(),
+                      ratios.deviation(), low, high, ratios.rmse.size())};
+}
+
+constexpr Claim kFlash3Claims[] = {
+    {"Figure 5; abstract", "forward 1.5 to 2.0 times FlashAttention-2's rate", "time", "H100, fp16", "bench",
+     forward_over_flash2, "[speed](report.md#device-speed)"},
+    {"Figure 6; abstract", "backward 1.5 to 1.75 times", "time", "H100, fp16", "bench", backward_over_flash2,
+     "[speed](report.md#device-speed)"},
+    {"Figure 5; abstract", "up to 740 TFLOP/s forward, 75 % of the peak", "time", "H100, fp16", "bench",
+     best_forward, "[rates](report.md#device-rates)"},
+    {"Figures 5, 6", "faster than cuDNN from N = 1K on", "time", "H100", "bench", over_cudnn,
+     "[speed](report.md#device-speed)"},
+    {"Figures 7, 9; abstract", "close to 1.2 PFLOP/s in fp8", "time", "H100, fp8", "bench", best_fp8,
+     "[rates](report.md#device-rates)"},
+    {"Table 1", "sizes and rates of an H100's memories", "-", "H100", "-", nullptr,
+     "another machine: the ceilings of an H200 stand in [rooflines](report.md#roofline)"},
+    {"Table 2",
+     "661 TFLOP/s, 582 without pipelining of products and softmax, 570 without warp specialization", "time",
+     "B4 H16 N8448 D128 on an H100", "-", nullptr,
+     "needs gpu:flash3 with each technique off by a switch, on an H100; the full kernel waits for a device: "
+     "`./tilescope bench --kernel gpu:flash3 --batch 4 --heads 16 --seqlen 8448 --head-dim 128 --dtype "
+     "fp16`"},
+    {"Section 3.1", "ping-pong scheduling: from 570 to 620 ... 640 TFLOP/s", "time", "H100", "-", nullptr,
+     "as Table 2; the tensor and exponential pipes' counters would show the overlap"},
+    {"Section 3.2, Figure 2", "softmax of one block hides behind the products of the next", "time", "H100",
+     "-", nullptr, "as Table 2"},
+    {"Appendix B, Figure 8", "three stages of pipelining are slower than two", "time", "H100", "-", nullptr,
+     "as Table 2"},
+    {"Table 3", "RMSE in fp16: 3.2e-4 for a standard baseline, 1.9e-4 for FlashAttention-2 and -3",
+     "error of O", "outliers as the paper draws them, shape not printed",
+     "eight seeds at N8448 D128 against fp64", errors_fp16, "[errors of the paper](report.md#paper-errors)"},
+    {"Table 3", "RMSE in fp8: 2.4e-2 with a scale a tensor, 9.1e-3 with blocks and incoherent processing",
+     "error of O", "as above", "as above", errors_fp8, "[errors of the paper](report.md#paper-errors)"},
+    {"Table 3; abstract", "2.6 times less error in fp8 than a baseline", "error of O", "as above", "as above",
+     errors_fp8_ratio, "[errors of the paper](report.md#paper-errors)"},
+};
+
+}  // namespace
+
+std::span<const Claim> flash3_claims() { return kFlash3Claims; }
+
+}  // namespace tilescope

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/report/claims/judging.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tilescope {
+
+Judgement judge_cases(std::size_t agree, std::size_t all, const std::string& what) {
+  return {verdict_of_cases(agree, all), fmt::format("{} of {} {}", agree, all, what)};
+}
+
+std::vector<const RunSummary*> timed_runs(const std::vector<RunSummary>& runs, const std::string& kernel,
+                                          Direction direction) {
+  std::vector<const RunSummary*> timed;
+  for (const RunSummary& run : runs) {
+    if (run.median_seconds && !run.closed_form && run.run->kernel == kernel && run.direction == direction)
+      timed.push_back(&run);
+  }
+  return timed;
+}
+
+double paper_rate_of(const RunSummary& run) {
+  return static_cast<double>(paper_flops(run.problem(), run.direction)) / *run.median_seconds;
+}
+
+std::vector<double> rate_ratios(const std::vector<RunSummary>& runs, const std::string& kernel,
+                                const std::string& peer, Direction direction,
+                                const std::function<bool(const AttentionProblem&)>& wanted) {
+  std::vector<double> ratios;
+  const std::vector<const RunSummary*> peers = timed_runs(runs, peer, direction);
+  for (const RunSummary* run : timed_runs(runs, kernel, direction)) {
+    if (wanted && !wanted(run->problem())) continue;
+    const auto other = std::ranges::find_if(peers, [run](const RunSummary* each) {
+      return each->record == run->record && each->problem() == run->problem();
+    });
+    if (other != peers.end()) ratios.push_back(paper_rate_of(*run) / paper_rate_of(**other));
+  }
+  return ratios;
+}
+
+double geometric_mean_of(const std::vector<double>& ratios) {
+  if (ratios.empty()) return 0;
+  double sum = 0;
+  for (const double ratio : ratios) sum += std::log(ratio);
+  return std::exp(sum / static_cast<double>(ratios.size()));
+}
+
+std::string ratios_text(const std::vector<double>& ratios) {
+  if (ratios.empty()) return "no record";
+  const auto [low, high] = std::ranges::minmax(ratios);
+  return fmt::format("{:.2f} ... {:.2f}, geometric mean {:.2f}, over {} problems", low, high,
+                     geometric_mean_of(ratios), ratios.size());
+}
+
+std::string device_name(const RunSummary& run) {
+  return run.record->machine.name.value_or("an unknown device");
+}
+
+}  // namespace tilescope

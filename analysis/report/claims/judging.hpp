@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules that claims of several papers share.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "analysis/report/claims/claim.hpp"
+
+namespace tilescope {
+
+/// Cases of which each bears a claim out or does not, and what to say of them. "{} of {}" in `text` are the
+/// counts.
+Judgement judge_cases(std::size_t agree, std::size_t all, const std::string& what);
+
+/// Runs that were timed by `bench` on a device, of one kernel and direction.
+std::vector<const RunSummary*> timed_runs(const std::vector<RunSummary>& runs, const std::string& kernel,
+                                          Direction direction);
+/// By the papers' count of operations. [FLOP/s]
+double paper_rate_of(const RunSummary& run);
+
+/// Rates of one kernel over another's on the problems that one record has of both; what `wanted` keeps.
+std::vector<double> rate_ratios(const std::vector<RunSummary>& runs, const std::string& kernel,
+                                const std::string& peer, Direction direction,
+                                const std::function<bool(const AttentionProblem&)>& wanted = nullptr);
+/// 0 of none.
+double geometric_mean_of(const std::vector<double>& ratios);
+/// "1.55 ... 2.30, geometric mean 1.97, over 36 problems"
+std::string ratios_text(const std::vector<double>& ratios);
+
+/// The device that timed or counted a run.
+std::string device_name(const RunSummary& run);
+
+}  // namespace tilescope

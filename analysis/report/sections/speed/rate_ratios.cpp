@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/report/sections/speed/rate_ratios.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "common/statistics.hpp"
+
+namespace tilescope {
+namespace {
+
+/// One launch after the other makes a sample where a direction has a single pass; else only sums are known.
+const std::vector<double>* samples_of(const RunSummary& run) {
+  if (run.passes.size() != 1 || !run.passes.front()->time) return nullptr;
+  const std::vector<double>& samples = run.passes.front()->time->samples_s;
+  return samples.empty() ? nullptr : &samples;
+}
+
+double least_seconds(const RunSummary& run) {
+  double sum = 0;
+  for (const PassRecord* pass : run.passes) sum += pass->time ? pass->time->min_s : 0;
+  return sum;
+}
+
+double resampled_median(const std::vector<double>& samples, std::mt19937_64& generator) {
+  std::vector<double> drawn(samples.size());
+  for (double& value : drawn) value = samples[generator() % samples.size()];
+  return median_of(std::move(drawn));
+}
+
+}  // namespace
+
+std::string RateRatio::text() const {
+  return low == high ? fmt::format("{:.2f}", by_medians)
+                     : fmt::format("{:.2f} ({:.3f} ... {:.3f})", by_medians, low, high);
+}
+
+RateRatio rate_ratio(std::span<const TimedPair> pairs) {
+  const double count = static_cast<double>(pairs.size());
+  double medians = 0, minima = 0;
+  bool sampled = true;
+  for (const auto& [ours, peer] : pairs) {
+    medians += std::log(*peer->median_seconds / *ours->median_seconds);
+    minima += std::log(least_seconds(*peer) / least_seconds(*ours));
+    sampled = sampled && samples_of(*ours) && samples_of(*peer);
+  }
+  const double mean = std::exp(medians / count);
+  RateRatio ratio{mean, mean, mean, std::exp(minima / count)};
+  if (!sampled) return ratio;
+  constexpr int kResamples = 400;
+  std::mt19937_64 generator(20260101);
+  std::vector<double> means;
+  for (int i = 0; i < kResamples; ++i) {
+    double sum = 0;
+    for (const auto& [ours, peer] : pairs) {
+      sum += std::log(resampled_median(*samples_of(*peer), generator) /
+                      resampled_median(*samples_of(*ours), generator));
+    }
+    means.push_back(std::exp(sum / count));
+  }
+  std::sort(means.begin(), means.end());
+  constexpr int kCut = kResamples / 40;  // 2.5 of 100 at either end
+  ratio.low = means[kCut];
+  ratio.high = means[kResamples - 1 - kCut];
+  return ratio;
+}
+
+}  // namespace tilescope
