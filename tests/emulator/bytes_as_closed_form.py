@@ -16,6 +16,8 @@ PROGRAM = sys.argv[1]
 CASES = [
     ("gpu:standard", 128, 128, 64, "fp16", "fwd", False),
     ("gpu:flash1", 128, 128, 64, "fp16", "fwd", True),
+    ("gpu:flash1-mma", 256, 200, 64, "fp16", "fwd", True),
+    ("gpu:flash1-mma", 128, 200, 128, "bf16", "fwd", True),
     ("gpu:flash2-simt", 128, 128, 64, "fp32", "fwd", True),
     ("gpu:flash2-mma", 256, 200, 64, "fp16", "fwd", True),
     ("gpu:flash3-basic", 200, 200, 64, "fp16", "fwd+bwd", True),

@@ -6,6 +6,7 @@
 
 #include "gpu/kernels/elementwise/elementwise.hpp"
 #include "gpu/kernels/flash1/flash1.hpp"
+#include "gpu/kernels/flash1_mma/flash1_mma.hpp"
 #include "gpu/kernels/flash2_mma/flash2_mma.hpp"
 #include "gpu/kernels/flash2_simt/flash2_simt.hpp"
 #include "gpu/kernels/flash3/backward/instance.cuh"
@@ -127,6 +128,7 @@ void Flash3Basic::launch(const TileProgram& program, const KernelArguments& argu
 
 void Standard::launch(const TileProgram&, const KernelArguments&, CUstream_st*) { lacks(name); }
 void Flash1::launch(const TileProgram&, const KernelArguments&, CUstream_st*) { lacks(name); }
+void Flash1Mma::launch(const TileProgram&, const KernelArguments&, CUstream_st*) { lacks(name); }
 void Flash2Simt::launch(const TileProgram&, const KernelArguments&, CUstream_st*) { lacks(name); }
 void Flash2Mma::launch(const TileProgram&, const KernelArguments&, CUstream_st*) { lacks(name); }
 void SplitK::launch(const TileProgram&, const KernelArguments&, CUstream_st*) { lacks(name); }

@@ -272,6 +272,22 @@ __device__ __forceinline__ void sign_and_mask(WarpAccumulator<kMBlocks, kNBlocks
   mask_block<false>(s, band, first_query, first_key, lane, kMinusInfinity);
 }
 
+/// O += P V: P from its accumulators, which turn into left operands without leaving the registers.
+template <ElementType kType, int kMBlocks, int kNBlocks, int kDBlocks, int kCols, typename Blocks>
+__device__ __forceinline__ void multiply_probs(WarpAccumulator<kMBlocks, kDBlocks>& out,
+                                               const WarpAccumulator<kMBlocks, kNBlocks>& probs,
+                                               const LdmatrixByColumns<kCols>& v, const Blocks& blocks) {
+#pragma unroll
+  for (int k = 0; k < kNBlocks; ++k) {
+    Fragment p[kMBlocks];
+#pragma unroll
+    for (int i = 0; i < kMBlocks; ++i) {
+      p[i] = as_left_operand<kType>(probs.tile[i][2 * k], probs.tile[i][2 * k + 1]);
+    }
+    step_ab<kType>(out, p, v, k, blocks);
+  }
+}
+
 /// Rounds a warp's share of an output tile into shared memory, for coalesced stores.
 template <ElementType kType, int kMBlocks, int kNBlocks, int kCols>
 __device__ __forceinline__ void stage_output(SharedTile<kCols> tile,
