@@ -7,9 +7,11 @@
 #include "common/errors.hpp"
 #include "common/nearest_names.hpp"
 #include "gpu/kernels/flash1/flash1.hpp"
+#include "gpu/kernels/flash1_mma/flash1_mma.hpp"
 #include "gpu/kernels/flash2_mma/flash2_mma.hpp"
 #include "gpu/kernels/flash2_simt/flash2_simt.hpp"
 #include "gpu/kernels/flash3/flash3.hpp"
+#include "gpu/kernels/flash3_basic/flash3_basic.hpp"
 #include "gpu/kernels/split_k/split_k.hpp"
 #include "gpu/kernels/standard/standard.hpp"
 #ifdef TILESCOPE_HAS_CUDA
@@ -19,9 +21,10 @@
 namespace tilescope {
 
 std::span<const GpuKernel> gpu_kernel_rungs() {
-  static const std::vector<GpuKernel> rungs = {make_gpu_kernel<Standard>(),   make_gpu_kernel<Flash1>(),
-                                               make_gpu_kernel<Flash2Simt>(), make_gpu_kernel<Flash2Mma>(),
-                                               make_gpu_kernel<Flash3>(),     make_gpu_kernel<SplitK>()};
+  static const std::vector<GpuKernel> rungs = {make_gpu_kernel<Standard>(),    make_gpu_kernel<Flash1>(),
+                                               make_gpu_kernel<Flash2Simt>(),  make_gpu_kernel<Flash2Mma>(),
+                                               make_gpu_kernel<Flash3Basic>(), make_gpu_kernel<Flash3>(),
+                                               make_gpu_kernel<SplitK>(),      make_gpu_kernel<Flash1Mma>()};
   return rungs;
 }
 

@@ -11,15 +11,19 @@ import sys
 import tempfile
 
 PROGRAM = sys.argv[1]
-# kernel, queries, keys, head_dim, type, and whether what is written is equal too: gpu:standard writes lse by one
-# lane a row, a sector each.
+# kernel, queries, keys, head_dim, type, passes, and whether what is written is equal too: gpu:standard writes lse by
+# one lane a row, a sector each.
 CASES = [
-    ("gpu:standard", 128, 128, 64, "fp16", False),
-    ("gpu:flash1", 128, 128, 64, "fp16", True),
-    ("gpu:flash2-simt", 128, 128, 64, "fp32", True),
-    ("gpu:flash2-mma", 256, 200, 64, "fp16", True),
-    ("gpu:flash3", 200, 200, 64, "fp16", True),
-    ("gpu:flash3", 128, 128, 72, "fp16", False),  # boxes whole; O's rows end in the middle of a sector
+    ("gpu:standard", 128, 128, 64, "fp16", "fwd", False),
+    ("gpu:flash1", 128, 128, 64, "fp16", "fwd", True),
+    ("gpu:flash1-mma", 256, 200, 64, "fp16", "fwd", True),
+    ("gpu:flash1-mma", 128, 200, 128, "bf16", "fwd", True),
+    ("gpu:flash2-simt", 128, 128, 64, "fp32", "fwd", True),
+    ("gpu:flash2-mma", 256, 200, 64, "fp16", "fwd", True),
+    ("gpu:flash3-basic", 200, 200, 64, "fp16", "fwd+bwd", True),
+    ("gpu:flash3-basic", 128, 200, 128, "bf16", "fwd+bwd", True),
+    ("gpu:flash3", 200, 200, 64, "fp16", "fwd", True),
+    ("gpu:flash3", 128, 128, 72, "fp16", "fwd", False),  # boxes whole; O's rows end in the middle of a sector
 ]
 
 
@@ -34,15 +38,15 @@ def counted(arguments: list[str]) -> tuple[int, int]:
 
 
 def by_formula(arguments: list[str]) -> tuple[int, int]:
-    text = subprocess.run([PROGRAM, "simulate", *arguments, "--pass", "fwd", "--quiet", "--json", "-"], check=True, capture_output=True).stdout
+    text = subprocess.run([PROGRAM, "simulate", *arguments, "--quiet", "--json", "-"], check=True, capture_output=True).stdout
     forms = [each["closed_form"] for each in json.loads(text)["runs"][0]["passes"]]
     reads = sum(form["sm_l2_read_bytes"] for form in forms)
     return reads, sum(form["sm_l2_write_bytes"] + form.get("sm_l2_reduce_bytes", 0) for form in forms)
 
 
 failed = False
-for kernel, queries, keys, head_dim, dtype, writes_too in CASES:
-    problem = f"--kernel {kernel} --batch 1 --heads 2 --heads-kv 2 --seqlen-q {queries} --seqlen-k {keys} --head-dim {head_dim} --dtype {dtype}"
+for kernel, queries, keys, head_dim, dtype, passes, writes_too in CASES:
+    problem = f"--kernel {kernel} --batch 1 --heads 2 --heads-kv 2 --seqlen-q {queries} --seqlen-k {keys} --head-dim {head_dim} --dtype {dtype} --pass {passes}"
     is_, should = counted(problem.split()), by_formula(problem.split())
     right = is_[0] == should[0] and (not writes_too or is_[1] == should[1])
     failed |= not right

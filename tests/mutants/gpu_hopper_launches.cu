@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launches of gpu:flash3 in Hopper's program of mutants: fp16 at every compiled head dimension, 64 with
-// few keys a row and in order, and e4m3 forward, 128, observed and not. The other rungs are in
-// test_gpu_mutants.
+// few keys a row and in order, and e4m3 forward, 128, observed and not; and those of gpu:flash3-basic, fp16.
+// The other rungs are in test_gpu_mutants.
 #include <algorithm>
 
 #include "gpu/kernels/elementwise/elementwise.hpp"
 #include "gpu/kernels/flash1/flash1.hpp"
+#include "gpu/kernels/flash1_mma/flash1_mma.hpp"
 #include "gpu/kernels/flash2_mma/flash2_mma.hpp"
 #include "gpu/kernels/flash2_simt/flash2_simt.hpp"
 #include "gpu/kernels/flash3/backward/instance.cuh"
 #include "gpu/kernels/flash3/flash3.hpp"
 #include "gpu/kernels/flash3/forward/instance.cuh"
 #include "gpu/kernels/flash3/fp8/instance.cuh"
+#include "gpu/kernels/flash3_basic/instance.cuh"
 #include "gpu/kernels/split_k/split_k.hpp"
 #include "gpu/kernels/standard/standard.hpp"
 #include "gpu/launch/launch.cuh"
@@ -23,7 +25,9 @@ void activate_on_device(int mutant) {
   check_cuda(cudaMemcpyToSymbol(active_mutant_on_device, &mutant, sizeof mutant), "activating a mutant");
 }
 
-bool is_mutated(const Kernel& kernel) { return kernel.name == Flash3::name; }
+bool is_mutated(const Kernel& kernel) {
+  return kernel.name == Flash3::name || kernel.name == Flash3Basic::name;
+}
 
 namespace {
 
@@ -110,8 +114,21 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
                      : tilescope::launch<256>)(program, arguments, stream);
 }
 
+void Flash3Basic::launch(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
+  if (program.name == PassName::delta) return launch_delta(program, arguments, stream);
+  if (program.name == PassName::convert) return launch_convert(program, arguments, stream);
+  poison_shared_memory(stream);
+  const auto launch = [&]<int kHeadDim>() {
+    (arguments.log.states ? flash3_basic::launch<kType, kHeadDim, true>
+                          : flash3_basic::launch<kType, kHeadDim, false>)(program, arguments, stream);
+  };
+  if (program.problem.head_dim <= 64) return launch.operator()<64>();
+  launch.operator()<128>();
+}
+
 void Standard::launch(const TileProgram&, const KernelArguments&, CUstream_st*) { lacks(name); }
 void Flash1::launch(const TileProgram&, const KernelArguments&, CUstream_st*) { lacks(name); }
+void Flash1Mma::launch(const TileProgram&, const KernelArguments&, CUstream_st*) { lacks(name); }
 void Flash2Simt::launch(const TileProgram&, const KernelArguments&, CUstream_st*) { lacks(name); }
 void Flash2Mma::launch(const TileProgram&, const KernelArguments&, CUstream_st*) { lacks(name); }
 void SplitK::launch(const TileProgram&, const KernelArguments&, CUstream_st*) { lacks(name); }

@@ -125,6 +125,10 @@ std::vector<Case> prepare_cases() {
                BackwardOrder::q_outer, cases);
       add_case(kernel, Direction::backward, windowed(kernel, plain), InputKind::normal, BackwardOrder::split,
                cases);
+    } else if (kernel.name == std::string_view("gpu:flash3-basic")) {
+      AttentionProblem wider = ragged_problem(kernel, ElementType::fp16, 128);
+      wider.causal = true;
+      add_case(kernel, Direction::backward, wider, InputKind::normal, fused, cases);
     } else if (kernel.name == std::string_view("gpu:flash3")) {
       full.options.dq_start = DqStart::in_order;  // of which CTAs that persist know nothing
       add_case(kernel, Direction::backward, windowed(kernel, ragged_problem(kernel, ElementType::fp16, 256)),

@@ -7,6 +7,7 @@
 #include "gpu/kernels/flash2_mma/flash2_mma.hpp"
 #include "gpu/kernels/flash2_mma/forward.cuh"
 #include "gpu/kernels/flash3/flash3.hpp"
+#include "gpu/kernels/flash3_basic/flash3_basic.hpp"
 #include "gpu/launch/launch.cuh"
 
 namespace tilescope {
@@ -53,12 +54,14 @@ PassKernel fp16_kernel(PassName pass, bool general, bool drops) {
 
 }  // namespace
 
-bool is_mutated(const Kernel& kernel) {
-  return kernel.name != Flash3::name;
-}  // gpu_hopper_launches.cu has it
+// gpu_hopper_launches.cu has those of sm_90 alone.
+bool is_mutated(const Kernel& kernel) { return kernel.chips.first < 90; }
 
+void Flash3Basic::launch(const TileProgram&, const KernelArguments&, CUstream_st*) {
+  throw MachineLacks(std::string(name) + " is in another program of mutants");
+}
 void Flash3::launch(const TileProgram&, const KernelArguments&, CUstream_st*) {
-  throw MachineLacks("gpu:flash3 has a program of mutants of its own");
+  throw MachineLacks(std::string(name) + " is in another program of mutants");
 }
 
 void Flash2Mma::launch(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {

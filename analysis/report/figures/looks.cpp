@@ -23,6 +23,7 @@ constexpr NamedLook kLooks[] = {
     {"flash2-simt", {.color = Color::sky, .marker = Marker::square}},  // a shade: the same algorithm
     {"split-k", {.color = Color::sky, .marker = Marker::diamond}},
     {"flash3", {.color = Color::green, .marker = Marker::pentagon}},
+    {"flash3-basic", {.color = Color::green, .marker = Marker::triangle_down}},
     {"pytorch:flash2", {.color = Color::amber, .marker = Marker::square}},
     {"pytorch:cudnn", {.color = Color::brown, .marker = Marker::diamond}},
     {"pytorch:efficient", {.color = Color::olive, .marker = Marker::triangle_down}},

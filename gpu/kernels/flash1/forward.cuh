@@ -8,6 +8,7 @@
 
 #include "gpu/kernels/flash1/flash1.hpp"
 #include "gpu/kernels/flash1/rows_before.cuh"
+#include "gpu/primitives/common/merged_row.cuh"
 #include "gpu/primitives/common/step_clock.cuh"
 #include "gpu/primitives/common/work_item.cuh"
 #include "gpu/primitives/cuda_cores/softmax.cuh"
@@ -15,9 +16,6 @@
 namespace tilescope::cuda_cores {
 
 /// Scores of a tile become P relative to the tile's own maximum. @return that maximum and the row's sum
-struct TileRow {
-  float max, sum;
-};
 template <bool Masked, typename Tile>
 __device__ inline TileRow tile_softmax(const ScorePlace<Tile>& place, const KernelArguments& args,
                                        const VisibleBand& band, int a, float (&scores)[Tile::kColsHere]) {
@@ -60,25 +58,6 @@ __device__ inline void initialise(const RunningRows& head, int threads) {
     *head.max.at(row, 0) = kMinusInfinity;
   }
 }
-
-/// l and m of a row after a tile, and what O after it has of O before and of the tile's own P V. Lines 11
-/// and 12.
-struct MergedRow {
-  float max, sum;
-  float old_share, tile_share;
-
-  __device__ MergedRow(const TileRow& tile, float old_max, float old_sum, float scale)
-      : max(old_max), sum(old_sum), old_share(1.0f), tile_share(0.0f) {
-    if (tile.sum == 0.0f) return;  // the row sees no key of this tile
-    max = fmaxf(old_max, tile.max);
-    const float shift = exponent_shift<true>(max, scale);
-    const float old_weight = old_sum == 0.0f ? 0.0f : old_sum * rescale_factor(old_max, scale, shift);
-    const float tile_weight = rescale_factor(tile.max, scale, shift);
-    sum = fmaf(tile_weight, tile.sum, old_weight);
-    old_share = old_weight / sum;
-    tile_share = tile_weight / sum;
-  }
-};
 
 /// Line 12: O stays normalised and goes back to slow memory. `shares` are old_share and tile_share by row.
 /// @return the sum of what this thread wrote, for the tile log

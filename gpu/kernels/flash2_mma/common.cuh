@@ -5,6 +5,7 @@
 #include "gpu/kernels/flash2_mma/launch.hpp"
 #include "gpu/kernels/flash2_mma/shapes.hpp"
 #include "gpu/launch/kernel_arguments.hpp"
+#include "gpu/primitives/common/computed_again.cuh"
 #include "gpu/primitives/common/score.cuh"
 #include "gpu/primitives/common/tile_log.cuh"
 #include "gpu/primitives/sm80/fragment_dropout.cuh"
@@ -131,20 +132,13 @@ __device__ __forceinline__ float* row_value(const KernelArguments& args, TensorN
   return tensor.head<float>(batch, head) + row * tensor.row_stride;
 }
 
-/// The same value, behind the optimiser's back: what is computed from it stays where it is written. For rare
-/// paths, whose addresses and indices would otherwise be carried in registers through the loop round them.
-__device__ __forceinline__ int opaque(int value) {
-  asm volatile("" : "+r"(value));
-  return value;
-}
-
 /// Makes the invisible scores of a block `masked`. Rows are queries from `first_row` on, columns keys from
 /// `first_col`; or, if kKeyRows, the other way round. The lane's first entry is at row lane / 4, column
 /// 2 * (lane % 4).
 template <bool kKeyRows, int kMBlocks, int kNBlocks>
 __device__ __forceinline__ void mask_block(WarpAccumulator<kMBlocks, kNBlocks>& s, const VisibleBand& band,
                                            int first_row, int first_col, int lane, float masked) {
-  lane = opaque(lane);
+  lane = computed_again(lane);
 #pragma unroll
   for (int i = 0; i < kMBlocks; ++i) {
 #pragma unroll
@@ -276,6 +270,22 @@ __device__ __forceinline__ void sign_and_mask(WarpAccumulator<kMBlocks, kNBlocks
   if (full && !(args.score_sign < 0.0f)) return;
   s.scale(args.score_sign);
   mask_block<false>(s, band, first_query, first_key, lane, kMinusInfinity);
+}
+
+/// O += P V: P from its accumulators, which turn into left operands without leaving the registers.
+template <ElementType kType, int kMBlocks, int kNBlocks, int kDBlocks, int kCols, typename Blocks>
+__device__ __forceinline__ void multiply_probs(WarpAccumulator<kMBlocks, kDBlocks>& out,
+                                               const WarpAccumulator<kMBlocks, kNBlocks>& probs,
+                                               const LdmatrixByColumns<kCols>& v, const Blocks& blocks) {
+#pragma unroll
+  for (int k = 0; k < kNBlocks; ++k) {
+    Fragment p[kMBlocks];
+#pragma unroll
+    for (int i = 0; i < kMBlocks; ++i) {
+      p[i] = as_left_operand<kType>(probs.tile[i][2 * k], probs.tile[i][2 * k + 1]);
+    }
+    step_ab<kType>(out, p, v, k, blocks);
+  }
 }
 
 /// Rounds a warp's share of an output tile into shared memory, for coalesced stores.

@@ -219,7 +219,7 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     // lse, and delta behind it: 16 bytes a thread, past L1 as tiles go, where every head's rows start at such
     // a boundary.
     if ((args[TensorName::lse].head_stride & 3) == 0) {
-      const int place = opaque(thread);
+      const int place = computed_again(thread);
       if (place < kTile.block_m / 2) {
         const bool second = place >= kTile.block_m / 4;
         const int query = first_query + 4 * (place % (kTile.block_m / 4));

@@ -190,17 +190,8 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
 
     // O += P V
     const LdmatrixByColumns<kHeadDim> v_view(v_tile(stage), lane);
-    on_computed<kFeatures>(full, blocks, [&](const auto& those) {
-#pragma unroll
-      for (int k = 0; k < kNBlocks; ++k) {
-        Fragment p[kMBlocks];
-#pragma unroll
-        for (int i = 0; i < kMBlocks; ++i) {
-          p[i] = as_left_operand<kType>(s.tile[i][2 * k], s.tile[i][2 * k + 1]);
-        }
-        step_ab<kType>(out, p, v_view, k, those);
-      }
-    });
+    on_computed<kFeatures>(full, blocks,
+                           [&](const auto& those) { multiply_probs<kType>(out, s, v_view, those); });
     if constexpr (kStages == 1) {
       __syncthreads();
       if (step + 1 < range.count()) load_kv(step + 1);

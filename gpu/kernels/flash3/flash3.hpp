@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpu:flash3, the fifth rung: its row of the registry. Plain C++; the tile shapes are in forward/shapes.hpp
+// gpu:flash3, the sixth rung: its row of the registry. Plain C++; the tile shapes are in forward/shapes.hpp
 // and backward/shapes.hpp.
 #pragma once
 
@@ -17,7 +17,7 @@ struct Flash3 {
       "loads "
       "for those that compute";
   static constexpr Algorithm algorithm = Algorithm::flash2;
-  static constexpr int rung = 5;
+  static constexpr int rung = 6;
   static constexpr bool on_ranks = true;
   static constexpr FeatureSet kFeatures{Feature::fp16,     Feature::bf16,          Feature::causal,
                                         Feature::window,   Feature::grouped_heads, Feature::signed_scale,

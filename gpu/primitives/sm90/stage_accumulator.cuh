@@ -49,6 +49,18 @@ __device__ __forceinline__ void store_pair(std::uint32_t address, float low, flo
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(low), "f"(high) : "memory");
 }
 
+/// Puts a warp's 16 rows of packed pairs into a tile, whose row 0 is the warp's first, from `first_col` on.
+template <PanelTile kTile, int kPairs>
+__device__ __forceinline__ void store_operand(const std::uint32_t (&pairs)[kPairs], std::uint32_t address,
+                                              int first_col, int lane) {
+  const Entry stored = stored_row(lane);
+#pragma unroll
+  for (int block = 0; block < kPairs / 4; ++block) {
+    store_blocks(address + kTile.offset(stored.row, first_col + 16 * block + stored.col), pairs[4 * block],
+                 pairs[4 * block + 1], pairs[4 * block + 2], pairs[4 * block + 3]);
+  }
+}
+
 /// Rounds a warp's 16 rows of an accumulator, kCols columns from register kFirst on, into the tile whose row
 /// 0 is the warp's first, at `address`.
 template <WgmmaType kType, PanelTile kTile, int kCols, int kFirst = 0, int kCount>

@@ -6,6 +6,9 @@
 
 #include <cstdint>
 
+#include "gpu/primitives/sm90/mbarrier.cuh"
+#include "gpu/primitives/sm90/shared_layout.hpp"
+
 namespace tilescope::gpu::sm90 {
 
 /// What the L2 should do with the lines of a copy; the values are those that the toolkit's createpolicy
@@ -29,6 +32,16 @@ __device__ __forceinline__ void load_box(std::uint32_t target, const CUtensorMap
       "l"(&map), "r"(barrier), "r"(col), "r"(row), "r"(head), "r"(batch),
       "l"(static_cast<std::uint64_t>(hint))
       : "memory");
+}
+
+/// Loads the tile that begins at `row` of a head, a box a panel. `barrier` has been told of its bytes.
+template <PanelTile kTile>
+__device__ __forceinline__ void load_tile(SharedAddress target, const CUtensorMap& map, SharedAddress barrier,
+                                          int row, int head, int batch, CacheHint hint) {
+  for (int panel = 0; panel < kTile.panels(); ++panel) {
+    load_box(target + static_cast<std::uint32_t>(panel * kTile.panel_bytes()), map, barrier,
+             panel * kTile.panel_cols(), row, head, batch, hint);
+  }
 }
 
 /// Stores a box from shared memory. Its writes must have passed fence_async_proxy() and a barrier.

@@ -12,12 +12,13 @@
 
 #include "gpu/kernels/flash3/backward/arguments.cuh"
 #include "gpu/kernels/flash3/backward/producer.cuh"
-#include "gpu/kernels/flash3/observe.cuh"
 #include "gpu/primitives/common/step_clock.cuh"
 #include "gpu/primitives/sm90/fences.cuh"
 #include "gpu/primitives/sm90/fragments.hpp"
+#include "gpu/primitives/sm90/mask.cuh"
 #include "gpu/primitives/sm90/mbarrier.cuh"
 #include "gpu/primitives/sm90/named_barrier.cuh"
+#include "gpu/primitives/sm90/observe.cuh"
 #include "gpu/primitives/sm90/register_budget.cuh"
 #include "gpu/primitives/sm90/stage_accumulator.cuh"
 #include "gpu/primitives/sm90/tma.cuh"
@@ -26,69 +27,11 @@
 namespace tilescope::gpu {
 namespace detail {
 
-/// Whether register `index` of a transposed tile stands for a score that is visible: rows are keys.
-__device__ __forceinline__ bool visible_transposed(const VisibleBand& band, int first_key, int first_query,
-                                                   int thread, int index) {
-  const sm90::Entry entry = sm90::accumulator_entry(thread, index);
-  const int key = first_key + entry.row, query = first_query + entry.col;
-  return query < band.seqlen_q && key < band.seqlen_k && band.visible(query, key);
-}
-
-/// Makes the invisible entries of a transposed tile `masked`.
-template <int kScores>
-__device__ __forceinline__ void mask_transposed(float (&scores)[kScores], float masked,
-                                                const VisibleBand& band, int first_key, int first_query,
-                                                int thread) {
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const sm90::Entry entry = sm90::accumulator_entry(thread, 2 * half);
-    const int key = first_key + entry.row;
-    const int first = band.first_query(key) - first_query - entry.col;
-    const int last = (key < band.seqlen_k ? band.last_query(key) : -1) - first_query - entry.col;
-#pragma unroll
-    for (int i = 0; i < kScores; i += 4) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const int query = 2 * i + e;
-        if (query < first || query > last) scores[i + 2 * half + e] = masked;
-      }
-    }
-  }
-}
-
-/// Adds the visible entries of a transposed tile, times `factor`, to the tile log.
-template <int kScores>
-__device__ __forceinline__ void log_visible(const TileLogEntry& entry, TileField field,
-                                            const float (&values)[kScores], float factor,
-                                            const VisibleBand& band, int first_key, int first_query,
-                                            int thread) {
-  double sum = 0.0;
-#pragma unroll
-  for (int i = 0; i < kScores; ++i) {
-    if (visible_transposed(band, first_key, first_query, thread, i)) {
-      sum += static_cast<double>(factor * values[i]);
-    }
-  }
-  entry.add(field, sum);
-}
-
 /// The same number, in a register that no WGMMA has written. ptxas takes a plain copy for the WGMMA's own
 /// register, and lets whoever reads it wait for all WGMMAs in flight.
 /// @param zero  0, which the compiler must not know
 __device__ __forceinline__ float away_from_wgmma(float x, std::uint32_t zero) {
   return __uint_as_float(__float_as_uint(x) | zero);
-}
-
-/// Puts a warp's 16 rows of packed pairs into a tile, whose row 0 is the warp's first, from `first_col` on.
-template <sm90::PanelTile kTile, int kPairs>
-__device__ __forceinline__ void store_operand(const std::uint32_t (&pairs)[kPairs], std::uint32_t address,
-                                              int first_col, int lane) {
-  const sm90::Entry stored = sm90::stored_row(computed_again(lane));
-#pragma unroll
-  for (int block = 0; block < kPairs / 4; ++block) {
-    sm90::store_blocks(address + kTile.offset(stored.row, first_col + 16 * block + stored.col),
-                       pairs[4 * block], pairs[4 * block + 1], pairs[4 * block + 2], pairs[4 * block + 3]);
-  }
 }
 
 /// Adds a warp's 16 keys, some columns of dK or dV, to the sums of all CTAs that share the kv tile.
@@ -268,17 +211,17 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
       const bool q_ready =
           tile == tiles || sm90::phase_was_over(shared.q_full(next_q.stage), next_q.full_parity());
       sm90::wait_for_wgmma<1>();
-      const auto log_tile = [&](TileField field, const float(&values)[kScores], float factor) {
+      const auto log_tile = [&](sm90::TileField field, const float(&values)[kScores], float factor) {
         const TileLogEntry entry(args.log, tile - 1, stream.batch, head, m_block, stream.n_block,
                                  item.index(), group == 0 && thread == 0);
-        log_visible(entry, field, values, factor, args.band, first_key, score_query, thread);
+        sm90::log_visible(entry, field, values, factor, args.band, first_key, score_query, thread);
       };
       if constexpr (kObserved) {
         log_tile(&DeviceTileState::scores, scores, args.exponent_scale < 0.0f ? -1.0f : 1.0f);
       }
       if (kObserved || !stream.range.full(m_block)) {
         const float masked = args.exponent_scale < 0.0f ? -kMinusInfinity : kMinusInfinity;
-        mask_transposed(scores, masked, args.band, first_key, score_query, computed_again(thread));
+        sm90::mask_transposed(scores, masked, args.band, first_key, score_query, computed_again(thread));
       }
 #pragma unroll
       for (int i = 0; i < kScores; i += 4) {  // two queries of two keys
@@ -296,7 +239,7 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
       if constexpr (kByColumns) {  // all queries' P of these keys
         if constexpr (kShape.ds_stages == 1) sync_everyone();
         sm90::pack_operands<kType>(scores, probs);
-        store_operand<kDsTile>(probs, probs_tile + warp_rows, first_score_query, lane);
+        sm90::store_operand<kDsTile>(probs, probs_tile + warp_rows, first_score_query, computed_again(lane));
         sm90::fence_async_proxy();
         sync_everyone();
       }
@@ -323,8 +266,8 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
       sm90::pack_operands<kType>(dprobs, dscores);
       if constexpr (kObserved) {
         const TileLogEntry entry(args.log, tile - 1, item.index());
-        log_pairs<kType>(entry, &DeviceTileState::probs, probs, kBlockN, thread);
-        log_pairs<kType>(entry, &DeviceTileState::dscores, dscores, kBlockN, thread);
+        sm90::log_pairs<kType>(entry, &DeviceTileState::probs, probs, kBlockN, thread);
+        sm90::log_pairs<kType>(entry, &DeviceTileState::dscores, dscores, kBlockN, thread);
       }
 
       const auto release_dout = [&] {
@@ -332,7 +275,7 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
         dout.advance();
       };
       const auto store_ds = [&] {
-        store_operand<kDsTile>(dscores, ds_tile + warp_rows, first_score_query, lane);
+        sm90::store_operand<kDsTile>(dscores, ds_tile + warp_rows, first_score_query, computed_again(lane));
         sm90::fence_async_proxy();
       };
       float dq[kDqCols / 2];
@@ -394,8 +337,8 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
       q.advance();
       if constexpr (kObserved) {
         const TileLogEntry entry(args.log, tile - 1, item.index());
-        log_masked(entry, &DeviceTileState::accum, dk, kBlockN, thread);
-        log_masked(entry, &DeviceTileState::accum, dv, kBlockN, thread);
+        sm90::log_masked(entry, &DeviceTileState::accum, dk, kBlockN, thread);
+        sm90::log_masked(entry, &DeviceTileState::accum, dv, kBlockN, thread);
       }
     });
 
@@ -520,7 +463,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
   __syncthreads();
   sm90::wait_for_kernel_before();
   if (warpgroup == 0) {
-    const int thread = detail::computed_again(static_cast<int>(threadIdx.x));
+    const int thread = computed_again(static_cast<int>(threadIdx.x));
     sm90::give_up_registers<kShape.producer_registers()>();
     const int warp = __shfl_sync(0xFFFFFFFFu, thread / 32, 0);
     if (thread == 0) detail::produce_tiles<kShape>(args, shared);

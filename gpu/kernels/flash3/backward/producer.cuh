@@ -5,6 +5,7 @@
 
 #include "cpu_ref/schedule/splits.hpp"
 #include "gpu/kernels/flash3/backward/arguments.cuh"
+#include "gpu/primitives/common/computed_again.cuh"
 #include "gpu/primitives/common/score.cuh"
 #include "gpu/primitives/sm90/fences.cuh"
 #include "gpu/primitives/sm90/mbarrier.cuh"
@@ -191,13 +192,6 @@ __device__ __forceinline__ void produce_tiles(const Flash3BackwardArguments& arg
       kv_later = false;
     });
   });
-}
-
-/// A number that ptxas takes for a new one, so that what is computed from it is computed again, not kept in
-/// registers round a loop: addresses of swizzled tiles, above all.
-__device__ __forceinline__ int computed_again(int x) {
-  asm volatile("" : "+r"(x));
-  return x;
 }
 
 /// Asked anew, since a loading thread has no register to keep it in.

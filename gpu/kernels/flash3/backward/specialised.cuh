@@ -201,12 +201,12 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
     if constexpr (kObserved) {
       const TileLogEntry entry(args.log, tile, stream.batch, head, m_block, stream.n_block, item.index(),
                                thread == 0);
-      log_visible(entry, &DeviceTileState::scores, scores, args.exponent_scale < 0.0f ? -1.0f : 1.0f,
-                  args.band, first_key, first_query, thread);
+      sm90::log_visible(entry, &DeviceTileState::scores, scores, args.exponent_scale < 0.0f ? -1.0f : 1.0f,
+                        args.band, first_key, first_query, thread);
     }
     if (kObserved || !stream.range.full(m_block)) {
       const float masked = args.exponent_scale < 0.0f ? -kMinusInfinity : kMinusInfinity;
-      mask_transposed(scores, masked, args.band, first_key, first_query, computed_again(thread));
+      sm90::mask_transposed(scores, masked, args.band, first_key, first_query, computed_again(thread));
     }
 #pragma unroll
     for (int i = 0; i < Role::kScores; i += 4) {  // two queries of two keys
@@ -226,8 +226,8 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
     std::uint32_t probs[Role::kScores / 2];
     sm90::pack_operands<kType>(scores, probs);
     if constexpr (kObserved) {
-      log_pairs<kType>(TileLogEntry(args.log, tile, item.index()), &DeviceTileState::probs, probs,
-                       kShape.tile.block_n, thread);
+      sm90::log_pairs<kType>(TileLogEntry(args.log, tile, item.index()), &DeviceTileState::probs, probs,
+                             kShape.tile.block_n, thread);
     }
     sm90::wait(shared.dout_full(0), once.full_parity(), "dO");
     sm90::fence_wgmma();
@@ -246,8 +246,8 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
       for (int i = 0; i < Role::kPassNumbers; ++i) late_dq[i] = away_from_wgmma(dq[i], zero);
     }
     if constexpr (kObserved) {
-      log_masked(TileLogEntry(args.log, tile, item.index()), &DeviceTileState::accum, dv, kShape.tile.block_n,
-                 thread);
+      sm90::log_masked(TileLogEntry(args.log, tile, item.index()), &DeviceTileState::accum, dv,
+                       kShape.tile.block_n, thread);
     }
     before = once;
     once.advance();
@@ -304,8 +304,9 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
     }
     sm90::wait_for_wgmma<kTwoPasses>();
     if constexpr (kObserved) {
-      log_visible(TileLogEntry(args.log, tile, item.index()), &DeviceTileState::dprobs, dprobs, 1.0f,
-                  args.band, stream.n_block * kShape.tile.block_n, m_block * kShape.tile.block_m, thread);
+      sm90::log_visible(TileLogEntry(args.log, tile, item.index()), &DeviceTileState::dprobs, dprobs, 1.0f,
+                        args.band, stream.n_block * kShape.tile.block_n, m_block * kShape.tile.block_m,
+                        thread);
     }
 #pragma unroll
     for (int i = 0; i < Role::kScores; i += 4) {
@@ -327,13 +328,13 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
     std::uint32_t dscores[Role::kScores / 2];
     sm90::pack_operands<kType>(dprobs, dscores);
     if constexpr (kObserved) {
-      log_pairs<kType>(TileLogEntry(args.log, tile, item.index()), &DeviceTileState::dscores, dscores,
-                       kShape.tile.block_n, thread);
+      sm90::log_pairs<kType>(TileLogEntry(args.log, tile, item.index()), &DeviceTileState::dscores, dscores,
+                             kShape.tile.block_n, thread);
     }
     // This buffer's dS, of two tiles before, was read by dQ. The other warpgroup has said so with P; the
     // warps of this one say it here.
     sm90::sync_named(2, 128);
-    store_operand<kShape.ds_tile()>(dscores, ds + role.warp_rows(), 0, role.lane());
+    sm90::store_operand<kShape.ds_tile()>(dscores, ds + role.warp_rows(), 0, computed_again(role.lane()));
     sm90::fence_async_proxy();
     role.arrive(shared.ds_full(0));
     sm90::fence_wgmma();
@@ -352,8 +353,8 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
 #pragma unroll
     for (int i = 0; i < Role::kPassNumbers; ++i) late_dq[i] = away_from_wgmma(dq[i], zero);
     if constexpr (kObserved) {
-      log_masked(TileLogEntry(args.log, tile, item.index()), &DeviceTileState::accum, dk, kShape.tile.block_n,
-                 thread);
+      sm90::log_masked(TileLogEntry(args.log, tile, item.index()), &DeviceTileState::accum, dk,
+                       kShape.tile.block_n, thread);
     }
     once.advance();
     ++tile;

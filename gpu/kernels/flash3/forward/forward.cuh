@@ -16,12 +16,13 @@
 #include "gpu/kernels/flash3/forward/arguments.cuh"
 #include "gpu/kernels/flash3/forward/producer.cuh"
 #include "gpu/kernels/flash3/forward/softmax.cuh"
-#include "gpu/kernels/flash3/observe.cuh"
 #include "gpu/primitives/common/step_clock.cuh"
 #include "gpu/primitives/sm90/fences.cuh"
 #include "gpu/primitives/sm90/fragments.hpp"
+#include "gpu/primitives/sm90/mask.cuh"
 #include "gpu/primitives/sm90/mbarrier.cuh"
 #include "gpu/primitives/sm90/named_barrier.cuh"
+#include "gpu/primitives/sm90/observe.cuh"
 #include "gpu/primitives/sm90/register_budget.cuh"
 #include "gpu/primitives/sm90/stage_accumulator.cuh"
 #include "gpu/primitives/sm90/tma.cuh"
@@ -178,21 +179,22 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
   };
   const auto mask_tile = [&](int step) {
     const int n_block = scan_tile(args.scan, range, item.wave_parity(), step);
-    mask_scores(scores, args.score_sign, args.band, first_query(item), n_block * kBlockN + own_key, thread);
+    sm90::mask_scores(scores, args.score_sign, args.band, first_query(item), n_block * kBlockN + own_key,
+                      thread);
     if constexpr (kObserved) {
-      log_masked(open_entry(item, step, n_block), &DeviceTileState::scores, scores,
-                 args.band.seqlen_q - first_query(item), thread);
+      sm90::log_masked(open_entry(item, step, n_block), &DeviceTileState::scores, scores,
+                       args.band.seqlen_q - first_query(item), thread);
     }
   };
   const auto log_softmax = [&](int step) {
     const TileLogEntry entry(args.log, step, item.index());
     const int rows_inside = args.band.seqlen_q - first_query(item);
-    log_rows(entry, rows.max, rows.sum, rows_inside, thread);
-    log_pairs<kType>(entry, &DeviceTileState::probs, probs, rows_inside, thread);
+    sm90::log_rows(entry, rows.max, rows.sum, rows_inside, thread);
+    sm90::log_pairs<kType>(entry, &DeviceTileState::probs, probs, rows_inside, thread);
   };
   const auto log_output = [&](const Flash3Item& of, int step) {
-    log_masked(TileLogEntry(args.log, step, of.index()), &DeviceTileState::accum, out,
-               args.band.seqlen_q - first_query(of), thread);
+    sm90::log_masked(TileLogEntry(args.log, step, of.index()), &DeviceTileState::accum, out,
+                     args.band.seqlen_q - first_query(of), thread);
   };
   /// Gives back what this warpgroup does not need. It waits for it all the same: an arrival belongs to a
   /// phase.

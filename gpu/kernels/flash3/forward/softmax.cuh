@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a warpgroup's thread does with its part of the scores: mask and online softmax. Its part is that
-// of accumulator_entry(): of two rows, every fourth pair of columns.
+// What a warpgroup's thread does with its part of the scores: the online softmax. Its part is that of
+// accumulator_entry(): of two rows, every fourth pair of columns.
 #pragma once
 
-#include "cpu_ref/schedule/tile_schedule.hpp"
 #include "gpu/primitives/sm80/softmax_math.cuh"
 #include "gpu/primitives/sm90/fragments.hpp"
 #include "gpu/primitives/sm90/stage_accumulator.cuh"
@@ -144,29 +143,5 @@ struct Flash3ScaledRows {
   }
 };
 using Flash3Rows = Flash3ScaledRows<0>;
-
-/// Gives the scores the scale's sign and makes the invisible ones -inf. Rare: most tiles are full.
-/// Rows beyond the matrix are 0 and stay so: nobody stores what becomes of them.
-/// @param first_query, first_key  of the warpgroup's 64 rows
-template <int kScores>
-__device__ __forceinline__ void mask_scores(float (&scores)[kScores], float sign, const VisibleBand& band,
-                                            int first_query, int first_key, int thread) {
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const sm90::Entry entry = sm90::accumulator_entry(thread, 2 * half);
-    const int query = first_query + entry.row;
-    const int first = band.first_key(query) - first_key - entry.col;
-    const int last = band.last_key(query) - first_key - entry.col;
-#pragma unroll
-    for (int i = 0; i < kScores; i += 4) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        float& score = scores[i + 2 * half + e];
-        const int key = 2 * i + e;  // a thread's pairs are eight columns apart, four registers
-        score = key < first || key > last ? kMinusInfinity : sign * score;
-      }
-    }
-  }
-}
 
 }  // namespace tilescope::gpu

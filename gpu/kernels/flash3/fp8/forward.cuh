@@ -119,19 +119,19 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
   };
 
   const auto log_scores = [&](int step) {
-    log_masked(TileLogEntry(args.log, step, item.batch, item.head, item.block, n_block(step), item.index(),
-                            group == 0 && thread == 0),
-               &DeviceTileState::scores, scores, args.band.seqlen_q - first_query(item), thread);
+    sm90::log_masked(TileLogEntry(args.log, step, item.batch, item.head, item.block, n_block(step),
+                                  item.index(), group == 0 && thread == 0),
+                     &DeviceTileState::scores, scores, args.band.seqlen_q - first_query(item), thread);
   };
   const auto log_softmax = [&](int step, const Probs& made) {
     const TileLogEntry entry(args.log, step, item.index());
     const int rows_inside = args.band.seqlen_q - first_query(item);
-    log_rows(entry, rows.max, rows.sum, rows_inside, thread);
-    log_bytes<kType>(entry, &DeviceTileState::probs, made, rows_inside, thread);
+    sm90::log_rows(entry, rows.max, rows.sum, rows_inside, thread);
+    sm90::log_bytes<kType>(entry, &DeviceTileState::probs, made, rows_inside, thread);
   };
   const auto log_output = [&](const Flash3Item& of, int step) {
-    log_masked(TileLogEntry(args.log, step, of.index()), &DeviceTileState::accum, out,
-               args.band.seqlen_q - first_query(of), thread);
+    sm90::log_masked(TileLogEntry(args.log, step, of.index()), &DeviceTileState::accum, out,
+                     args.band.seqlen_q - first_query(of), thread);
   };
 
   /// The next item with something to compute; the others' rows are 0. False: there are no more.
@@ -168,8 +168,8 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
     }
     if constexpr (careful) {
       if (needs_mask(step)) {
-        mask_scores(scores, args.score_sign, args.band, first_query(item), n_block(step) * kBlockN,
-                    thread_again());
+        sm90::mask_scores(scores, args.score_sign, args.band, first_query(item), n_block(step) * kBlockN,
+                          thread_again());
         if constexpr (kObserved) log_scores(step);
       }
       rows.raise_to(scores, exponent_scale, descale);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How observed instances of flash3 log their tiles: a warpgroup's thread adds what it holds of one, in the
+// How observed instances log their tiles: a warpgroup's thread adds what it holds of one, in the
 // places of accumulator_entry(). `rows_inside` counts the matrix's rows from the warpgroup's first.
 #pragma once
 
@@ -7,10 +7,11 @@
 #include "gpu/primitives/common/tile_log.cuh"
 #include "gpu/primitives/sm90/byte_layout.hpp"
 #include "gpu/primitives/sm90/fragments.hpp"
+#include "gpu/primitives/sm90/mask.cuh"
 #include "gpu/primitives/sm90/pack_bytes.cuh"
 #include "gpu/primitives/sm90/stage_accumulator.cuh"
 
-namespace tilescope::gpu::detail {
+namespace tilescope::gpu::sm90 {
 
 using TileField = double DeviceTileState::*;
 
@@ -21,35 +22,35 @@ __device__ __forceinline__ void log_masked(const TileLogEntry& entry, TileField 
   double sum = 0.0;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    const bool inside = sm90::accumulator_entry(thread, i).row < rows_inside;
+    const bool inside = accumulator_entry(thread, i).row < rows_inside;
     if (inside && values[i] != kMinusInfinity) sum += static_cast<double>(values[i]);
   }
   entry.add(field, sum);
 }
 
 /// The same of rounded pairs.
-template <sm90::WgmmaType kType, int kCount>
+template <WgmmaType kType, int kCount>
 __device__ __forceinline__ void log_pairs(const TileLogEntry& entry, TileField field,
                                           const std::uint32_t (&pairs)[kCount], int rows_inside, int thread) {
   double sum = 0.0;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    const float2 pair = sm90::unpack_pair<kType>(pairs[i]);
-    const bool inside = sm90::accumulator_entry(thread, 2 * i).row < rows_inside;
+    const float2 pair = unpack_pair<kType>(pairs[i]);
+    const bool inside = accumulator_entry(thread, 2 * i).row < rows_inside;
     if (inside) sum += static_cast<double>(pair.x) + static_cast<double>(pair.y);
   }
   entry.add(field, sum);
 }
 
 /// The same of rounded bytes, in the order of left_byte_entry().
-template <sm90::WgmmaType kType, int kCount>
+template <WgmmaType kType, int kCount>
 __device__ __forceinline__ void log_bytes(const TileLogEntry& entry, TileField field,
                                           const std::uint32_t (&bytes)[kCount], int rows_inside, int thread) {
   double sum = 0.0;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    if (sm90::left_byte_entry(thread, i % 4, 0).row >= rows_inside) continue;
-    const float4 values = sm90::unpack_bytes<kType>(bytes[i]);
+    if (left_byte_entry(thread, i % 4, 0).row >= rows_inside) continue;
+    const float4 values = unpack_bytes<kType>(bytes[i]);
     sum += static_cast<double>(values.x) + static_cast<double>(values.y) + static_cast<double>(values.z) +
            static_cast<double>(values.w);
   }
@@ -61,11 +62,27 @@ __device__ __forceinline__ void log_rows(const TileLogEntry& entry, const float 
                                          const float (&sum)[2], int rows_inside, int thread) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const bool inside = sm90::accumulator_entry(thread, 2 * half).row < rows_inside;
+    const bool inside = accumulator_entry(thread, 2 * half).row < rows_inside;
     if (!inside || max[half] == kMinusInfinity) continue;
     if (thread % 4 == 0) entry.add(&DeviceTileState::row_max, static_cast<double>(max[half]));
     entry.add(&DeviceTileState::row_sum, static_cast<double>(sum[half]));
   }
 }
 
-}  // namespace tilescope::gpu::detail
+/// Adds the visible entries of a transposed tile, times `factor`, to the tile log.
+template <int kScores>
+__device__ __forceinline__ void log_visible(const TileLogEntry& entry, TileField field,
+                                            const float (&values)[kScores], float factor,
+                                            const VisibleBand& band, int first_key, int first_query,
+                                            int thread) {
+  double sum = 0.0;
+#pragma unroll
+  for (int i = 0; i < kScores; ++i) {
+    if (visible_transposed(band, first_key, first_query, thread, i)) {
+      sum += static_cast<double>(factor * values[i]);
+    }
+  }
+  entry.add(field, sum);
+}
+
+}  // namespace tilescope::gpu::sm90

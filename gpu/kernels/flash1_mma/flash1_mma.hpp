@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpu:flash1-mma, beside the ladder: FlashAttention-1's order on the tiles, warps and tensor-core products of
+// gpu:flash2-mma, so that the two orders can be compared and nothing else. Plain C++.
+#pragma once
+
+#include "gpu/kernels/flash2_mma/shapes.hpp"
+#include "gpu/registry/gpu_kernel.hpp"
+
+namespace tilescope {
+
+struct Flash1Mma {
+  static constexpr std::string_view name = "gpu:flash1-mma";
+  static constexpr std::string_view summary =
+      "FlashAttention on gpu:flash2-mma's tiles and tensor cores, forward alone: what the order costs";
+  static constexpr Algorithm algorithm = Algorithm::flash1;
+  static constexpr int rung = 0;  // forward alone
+  static constexpr int kHeadDims[] = {64, 128};
+  static constexpr FeatureSet kFeatures{Feature::fp16,     Feature::bf16,          Feature::causal,
+                                        Feature::window,   Feature::grouped_heads, Feature::signed_scale,
+                                        Feature::bnhd_rows};
+  static constexpr Capabilities can{
+      .forward = kFeatures, .backward = {}, .head_dims = kHeadDims, .row_bytes_multiple = 16};
+  static constexpr ChipRange chips{.first = 80};
+  static std::vector<BackwardOrder> backward_orders() { return {}; }
+  static ProgramOptions default_options(const AttentionProblem&);
+  static LaunchShape launch_shape(const TileProgram&);
+  static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
+
+  /// Shared memory: K and V, which stay for all of Q, and two tiles of Q. Offsets in bytes.
+  struct Layout {
+    TileShape tile;
+    int head_dim = 0;
+    constexpr int k() const { return 0; }
+    constexpr int v() const { return 2 * tile.block_n * head_dim; }
+    constexpr int q(int stage) const { return 2 * v() + stage * 2 * tile.block_m * head_dim; }
+    constexpr int end() const { return q(2); }
+  };
+  static constexpr Layout layout(int head_dim) { return {mma_forward_shape(head_dim).tile, head_dim}; }
+};
+
+}  // namespace tilescope

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/kernels/flash3_basic/flash3_basic.hpp"
+
+#include "gpu/kernels/elementwise/elementwise.hpp"
+
+namespace tilescope {
+
+using namespace flash3_basic;
+
+ProgramOptions Flash3Basic::default_options(const AttentionProblem& problem) {
+  ProgramOptions options;
+  options.set_tile(Direction::forward, ForwardShape::tile);
+  options.set_tile(Direction::backward, BackwardShape{compiled_head_dim(problem.head_dim)}.tile);
+  options.backward = BackwardOrder::fused;
+  if (problem.masked()) options.order = TileOrder::longest_first;
+  return options;
+}
+
+std::vector<Boxes> Flash3Basic::boxes(const TileProgram& program) {
+  using enum TensorName;
+  const auto box = [](TensorName tensor, const gpu::sm90::PanelTile& tile) {
+    return Boxes{tensor, tile.rows, tile.panel_cols() * tile.element_bytes};
+  };
+  const int head_dim = compiled_head_dim(program.problem.head_dim);
+  if (program.name == PassName::forward) {
+    const ForwardShape shape{head_dim};
+    return {box(q, shape.q_tile()), box(k, shape.kv_tile()), box(v, shape.kv_tile())};
+  }
+  if (program.name != PassName::dkdvdq) return {};
+  const BackwardShape shape{head_dim};
+  return {box(q, shape.q_tile()), box(dout, shape.q_tile()), box(k, shape.kv_tile()),
+          box(v, shape.kv_tile())};
+}
+
+LaunchShape Flash3Basic::launch_shape(const TileProgram& program) {
+  const int head_dim = compiled_head_dim(program.problem.head_dim);
+  if (program.name == PassName::forward) return {kThreads, ForwardLayout(ForwardShape{head_dim}).end, 1};
+  if (program.name == PassName::dkdvdq) return {kThreads, BackwardLayout(BackwardShape{head_dim}).end, 1};
+  return {kElementwiseThreads, 0};
+}
+
+}  // namespace tilescope
