@@ -53,6 +53,13 @@ class ProblemGenerator {
     }
     return p;
   }
+  /// The same with score modifiers, each in half of the cases.
+  AttentionProblem modified(AttentionProblem p) {
+    for (const ScoreModRow& row : score_mod_rows()) {
+      if (chance(0.5)) row.set(p.score_mods, row.example);
+    }
+    return p;
+  }
 
  private:
   std::mt19937 random_;

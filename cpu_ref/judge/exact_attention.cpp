@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "cpu_ref/judge/compare.hpp"
+#include "cpu_ref/judge/exact_score.hpp"
 #include "cpu_ref/launch/parallel_for_each.hpp"
 #include "cpu_ref/numeric/philox.hpp"
 
@@ -64,6 +66,7 @@ double dot(const double* a, const double* b, std::int64_t cols) {
 struct Workspace {
   const AttentionProblem& problem;
   double scale;
+  ExactScores scores;
   std::vector<double> q, k, v, dout;
   std::vector<double> row_max, row_sum;  // of the scaled scores, and of exp(score - row_max)
 
@@ -89,15 +92,21 @@ class RowPass {
     const std::int64_t row = batch_head * p.seqlen_q + i;
     keys_.clear();
     probs_.clear();
+    derivatives_.clear();
     double row_max = -std::numeric_limits<double>::infinity();
     for (std::int64_t j = 0; j < p.seqlen_k; ++j) {
       if (!mask_allows(p, batch_head, i, j)) continue;
-      const double score = work_.scale * dot(q, &work_.k[work_.key_row(batch_head, j)], p.head_dim);
+      const double scaled = work_.scale * dot(q, &work_.k[work_.key_row(batch_head, j)], p.head_dim);
+      const ExactScore score = work_.scores(batch_head, i, j, scaled);
       keys_.push_back(j);
-      probs_.push_back(score);
-      row_max = std::max(row_max, score);
+      probs_.push_back(score.value);
+      derivatives_.push_back(score.derivative);
+      row_max = std::max(row_max, score.value);
     }
+    const std::optional<double> sink = work_.scores.sink(batch_head);
+    row_max = std::max(row_max, sink.value_or(row_max));
     CompensatedSum row_sum;
+    if (sink) row_sum.add(std::exp(*sink - row_max));
     for (double& value : probs_) row_sum.add(value = std::exp(value - row_max));
     for (double& value : probs_) value /= row_sum.value();
     sum_.clear();
@@ -108,8 +117,8 @@ class RowPass {
     sum_.store(1.0, &result_.out[work_.query_row(batch_head, i)]);
     work_.row_max[row] = row_max;
     work_.row_sum[row] = row_sum.value();
-    result_.lse[row] = keys_.empty() ? -std::numeric_limits<double>::infinity()  // log(0) + -inf
-                                     : row_max + std::log(row_sum.value());
+    result_.lse[row] = keys_.empty() && !sink ? -std::numeric_limits<double>::infinity()  // log(0) + -inf
+                                              : row_max + std::log(row_sum.value());
     if (!result_.dq.empty()) gradient(batch_head, i);
   }
 
@@ -126,7 +135,8 @@ class RowPass {
     }
     sum_.clear();
     for (std::size_t t = 0; t < keys_.size(); ++t) {
-      sum_.add(probs_[t] * (dprobs_[t] - delta.value()), &work_.k[work_.key_row(batch_head, keys_[t])]);
+      sum_.add(probs_[t] * (dprobs_[t] - delta.value()) * derivatives_[t],
+               &work_.k[work_.key_row(batch_head, keys_[t])]);
     }
     sum_.store(work_.scale, &result_.dq[work_.query_row(batch_head, i)]);
     result_.delta[batch_head * p.seqlen_q + i] = delta.value();
@@ -134,8 +144,8 @@ class RowPass {
 
   Workspace& work_;
   ExactAttention& result_;
-  std::vector<std::int64_t> keys_;      // that this query sees
-  std::vector<double> probs_, dprobs_;  // one a visible key
+  std::vector<std::int64_t> keys_;                    // that this query sees
+  std::vector<double> probs_, dprobs_, derivatives_;  // one a visible key
   CompensatedRow sum_;
 };
 
@@ -159,11 +169,11 @@ class ColumnPass {
         const std::int64_t row = batch_head * p.seqlen_q + i;
         const double* q = &work_.q[work_.query_row(batch_head, i)];
         const double* dout = &work_.dout[work_.query_row(batch_head, i)];
-        const double prob =
-            std::exp(work_.scale * dot(q, k, p.head_dim) - work_.row_max[row]) / work_.row_sum[row];
+        const ExactScore score = work_.scores(batch_head, i, j, work_.scale * dot(q, k, p.head_dim));
+        const double prob = std::exp(score.value - work_.row_max[row]) / work_.row_sum[row];
         const double kept = dropout_factor(p, batch_head, i, j);
         dv_.add(prob * kept, dout);
-        dk_.add(prob * (kept * dot(dout, v, p.head_dim) - result_.delta[row]), q);
+        dk_.add(prob * (kept * dot(dout, v, p.head_dim) - result_.delta[row]) * score.derivative, q);
       }
     }
     dk_.store(work_.scale, &result_.dk[key_row]);
@@ -175,6 +185,24 @@ class ColumnPass {
   ExactAttention& result_;
   CompensatedRow dk_, dv_;
 };
+
+/// - sum of exp(sink - LSE) * delta over the rows of each head.
+std::vector<double> sink_gradients(const Workspace& work, const ExactAttention& result) {
+  const AttentionProblem& p = work.problem;
+  std::vector<double> gradients;
+  for (std::int64_t head = 0; head < p.heads; ++head) {
+    CompensatedSum sum;
+    for (std::int64_t batch = 0; batch < p.batch; ++batch) {
+      const std::int64_t batch_head = batch * p.heads + head;
+      const std::optional<double> sink = work.scores.sink(batch_head);
+      for (std::int64_t row = batch_head * p.seqlen_q; sink && row < (batch_head + 1) * p.seqlen_q; ++row) {
+        sum.add(-std::exp(*sink - result.lse[row]) * result.delta[row]);
+      }
+    }
+    gradients.push_back(sum.value());
+  }
+  return gradients;
+}
 
 }  // namespace
 
@@ -202,8 +230,10 @@ std::span<const double> ExactAttention::operator[](TensorName name) const {
       return dk;
     case TensorName::dv:
       return dv;
+    case TensorName::dsink:
+      return dsink;
     default:
-      throw BadInput("tensor", std::string(to_string(name)), "must be out, lse, delta, dq, dk or dv");
+      throw BadInput("tensor", std::string(to_string(name)), "must be out, lse, delta, dq, dk, dv or dsink");
   }
 }
 
@@ -213,6 +243,7 @@ ExactAttention exact_attention(const TensorSet& inputs, Direction direction) {
   const std::int64_t key_rows = p.batch * p.heads_kv * p.seqlen_k;
   Workspace work{p,
                  p.scale(),
+                 ExactScores(inputs),
                  input_in_fp64(inputs, TensorName::q),
                  input_in_fp64(inputs, TensorName::k),
                  input_in_fp64(inputs, TensorName::v),
@@ -236,6 +267,7 @@ ExactAttention exact_attention(const TensorSet& inputs, Direction direction) {
     parallel_for_each(key_rows, [&p, pass = ColumnPass(work, result)](std::int64_t row) mutable {
       pass.run(row / p.seqlen_k, row % p.seqlen_k);
     });
+    if (p.score_mods.learned_sink) result.dsink = sink_gradients(work, result);
   }
   return result;
 }

@@ -55,6 +55,10 @@ Divergence at_element(const TileProgram& program, TensorName name, std::int64_t 
                         .head = static_cast<int>(plane % extent.heads),
                         .tile = program.tile,
                         .detail = std::move(detail)};
+  if (extent.indexing == TileIndexing::head) {
+    divergence.head = static_cast<int>(index) * program.query_heads_of_cta();
+    return divergence;
+  }
   const bool by_key = extent.indexing == TileIndexing::n;
   (by_key ? divergence.n_block : divergence.m_block) =
       static_cast<int>(row / (by_key ? program.tile.block_n : program.tile.block_m));
@@ -295,7 +299,7 @@ std::optional<Divergence> first_wrong_tensor(const Reference& reference, const T
        {std::pair{out_accum, out}, {dq_accum, dq}, {dk_accum, dk}, {dv_accum, dv}}) {
     if (auto wrong = wrong_sums(reference, program, programs, sums, output)) return wrong;
   }
-  for (TensorName output : {out, lse, dq, dk, dv}) {
+  for (TensorName output : {out, lse, dq, dk, dv, dsink}) {
     if (auto wrong = wrong_output(reference, program, programs, output)) return wrong;
   }
   return std::nullopt;

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "cpu_ref/judge/compare.hpp"
 #include "cpu_ref/judge/exact_attention.hpp"
+#include "cpu_ref/judge/exact_score.hpp"
 #include "cpu_ref/numeric/rounding_interval.hpp"
 #include "cpu_ref/primitives/kernel_scale.hpp"
 
@@ -20,7 +22,7 @@ using enum TensorName;
 class PlaneCheck {
  public:
   PlaneCheck(const TileProgram& program, const TensorSet& tensors)
-      : program_(program), p_(program.problem), scale_(program.problem) {
+      : program_(program), p_(program.problem), scale_(program.problem), scores_(tensors) {
     switch (program.name) {
       case PassName::scores:
         take(tensors, scores, q, k);
@@ -33,6 +35,7 @@ class PlaneCheck {
         break;
       default:
         take(tensors, dscores, probs, dprobs);
+        if (change_gradients(p_.score_mods)) stored_scores_ = to_fp64(tensors[scores]);
         break;
     }
   }
@@ -100,22 +103,36 @@ class PlaneCheck {
     return row;
   }
 
+  /// Of stored scores: a scaled score is so many times one of them.
+  double stored_scale() const { return std::abs(p_.scale()) * std::sqrt(static_cast<double>(p_.head_dim)); }
+  /// Relative error of a derivative.
+  double modifier_slack() const { return stored_scores_.empty() ? 0.0 : kSumSlack; }
+  double derivative(std::int64_t batch_head, std::int64_t i, std::int64_t j) const {
+    if (stored_scores_.empty()) return 1;
+    const double stored = stored_scores_[(batch_head * p_.seqlen_q + i) * p_.seqlen_k + j];
+    return scores_(batch_head, i, j, stored_scale() * stored).derivative;
+  }
+
   /// Softmax of the stored scores.
   std::vector<ExactSum> softmax_row(std::int64_t batch_head, std::int64_t i) const {
     const double* stored_scores = &left_[(batch_head * p_.seqlen_q + i) * p_.seqlen_k];
-    const double scale = std::abs(p_.scale()) * std::sqrt(static_cast<double>(p_.head_dim));
-    double maximum = -std::numeric_limits<double>::infinity(), sum = 0;
+    const std::optional<double> sink = scores_.sink(batch_head);
+    double maximum = sink.value_or(-std::numeric_limits<double>::infinity());
+    std::vector<ExactScore> taken(p_.seqlen_k);
     for (std::int64_t j = 0; j < p_.seqlen_k; ++j) {
-      if (mask_allows(p_, batch_head, i, j)) maximum = std::max(maximum, stored_scores[j]);
+      if (!mask_allows(p_, batch_head, i, j)) continue;
+      taken[j] = scores_(batch_head, i, j, stored_scale() * stored_scores[j]);
+      maximum = std::max(maximum, taken[j].value);
     }
+    double sum = sink ? std::exp(*sink - maximum) : 0.0;
     std::vector<double> exponentials(p_.seqlen_k);
     for (std::int64_t j = 0; j < p_.seqlen_k; ++j) {
-      if (mask_allows(p_, batch_head, i, j))
-        sum += exponentials[j] = std::exp(scale * (stored_scores[j] - maximum));
+      if (mask_allows(p_, batch_head, i, j)) sum += exponentials[j] = std::exp(taken[j].value - maximum);
     }
     std::vector<ExactSum> row;
     for (std::int64_t j = 0; j < p_.seqlen_k; ++j) {
-      const double exponent = scale * (std::abs(stored_scores[j]) + std::abs(maximum));
+      const double exponent =
+          std::abs(stored_scale() * stored_scores[j]) + taken[j].added + std::abs(maximum);
       const double value = sum == 0 ? 0 : scale_.probs_factor * exponentials[j] / sum;
       const double slack = value * (kSumSlack + kRoundingSlack * exponent) + kSmallestExponential;
       row.push_back(mask_allows(p_, batch_head, i, j) ? rounded_interval(dtype_, value, slack) : ExactSum{});
@@ -138,7 +155,9 @@ class PlaneCheck {
       const double prob = left_[start + j];
       const double slack =
           prob * (kSumSlack * terms + kRoundingSlack * (std::abs(kept[j]) + std::abs(delta)));
-      row.push_back(rounded_interval(dtype_, prob * (kept[j] - delta), slack));
+      const double slope = derivative(batch_head, i, j);
+      const double dscore = prob * (kept[j] - delta) * slope;
+      row.push_back(rounded_interval(dtype_, dscore, slack * slope + modifier_slack() * std::abs(dscore)));
     }
     return row;
   }
@@ -148,7 +167,9 @@ class PlaneCheck {
   KernelScale scale_;
   TensorName matrix_ = scores;
   ElementType dtype_ = ElementType::fp32;
+  ExactScores scores_;
   std::vector<double> stored_, left_, right_;
+  std::vector<double> stored_scores_;  // where derivatives are taken at them
 };
 
 }  // namespace

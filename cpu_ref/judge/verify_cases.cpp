@@ -280,6 +280,35 @@ void add_descales(CaseList& list, TileShape tile) {
   }
 }
 
+/// Every score modifier by itself and all together, under every mask, in every element type; packed and split
+/// where a sink then enters last, and queries that see no key.
+void add_score_mods(CaseList& list, TileShape tile) {
+  std::vector<ScoreMods> all_mods(1);
+  for (const ScoreModRow& row : score_mod_rows()) {
+    row.set(all_mods.front(), row.example);
+    row.set(all_mods.emplace_back(), row.example);
+  }
+  int turn = 0;
+  for (const ScoreMods& mods : all_mods) {
+    for (const Mask& mask : masks_for(tile)) {
+      VerifyCase c = list.several_tiles();
+      c.problem.score_mods = mods;
+      c.problem.batch = 2;
+      c.problem.heads = 6;
+      c.problem.dtype = kElementTypes[turn % 5];
+      if (turn % 3 == 0) c.splits = {SplitPolicy::Kind::number, 2};
+      c.pack_gqa = turn % 2 == 1;
+      c.diagonal_slices = turn % 6 == 2 ? 2 : 1;
+      if (turn % 7 == 1) c.problem.seqlen_q = c.problem.seqlen_k + tile.block_m + 1;
+      if (turn % 7 == 2) c.problem.key_lengths = {0, tile.block_n + 2};
+      if (turn % 7 == 3) c.problem.dropout = 0.25;
+      if (turn % 7 == 4) c.problem.softmax_scale = -0.25;
+      list.add(c, mask, 1);
+      ++turn;
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_t head_dim) {
@@ -294,6 +323,7 @@ std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_
   add_diagonal_slices(list, tile);
   add_descales(list, tile);
   add_splits(list, tile);
+  add_score_mods(list, tile);
   return list.take();
 }
 

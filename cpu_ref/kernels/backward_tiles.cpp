@@ -17,12 +17,16 @@ BackwardTiles::BackwardTiles(const TileProgram& program)
       dtype_(program.problem.dtype),
       head_dim_(static_cast<int>(program.problem.head_dim)),
       cuts_tiles_(program.diagonal_slices > 1),
+      score_mods_(program),
       dropout_(program.problem.seed, program.problem.dropout),
-      factors_(dropout_.active() ? score_rows(program) : 0, score_cols(program)) {}
+      factors_(dropout_.active() ? score_rows(program) : 0, score_cols(program)),
+      derivatives_(score_mods_.change_gradients() ? score_rows(program) : 0, score_cols(program)) {}
 
 void BackwardTiles::probs_from_lse(const ScoreTile& place, bool full, const float* lse_log2,
                                    TileState* state) {
   if (state) state->scores = visible_sum(place, probs);
+  score_mods_.apply(place, static_cast<double>(scale.magnitude), probs,
+                    score_mods_.change_gradients() ? &derivatives_ : nullptr);
   if (!full) apply_mask(place, probs);
   tilescope::probs_from_lse(probs.data(), probs.stride(), place.rows(), place.cols(), scale.softmax.log2,
                             lse_log2, place.queries_along);
@@ -43,6 +47,7 @@ void BackwardTiles::gradient(const ScoreTile& place, const float* delta, TileSta
   if (state) state->dprobs = visible_sum(place, dscores);
   scores_gradient(probs.data(), dscores.data(), probs.stride(), place.rows(), place.cols(), delta,
                   place.queries_along);
+  if (score_mods_.change_gradients()) multiply_values(dscores.data(), derivatives_.data(), size);
   if (dropout_.active()) multiply_values(probs.data(), factors_.data(), size);
   round_to(dtype_, probs.data(), size);
   round_to(dtype_, dscores.data(), size);

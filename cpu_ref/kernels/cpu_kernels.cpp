@@ -12,9 +12,12 @@ constexpr FeatureSet kNarrowTypes{Feature::fp8e4m3, Feature::fp8e5m2};
 constexpr FeatureSet kBackwardFeatures{Feature::fp32,    Feature::fp16,         Feature::bf16,
                                        Feature::causal,  Feature::window,       Feature::grouped_heads,
                                        Feature::dropout, Feature::signed_scale, Feature::key_padding};
-constexpr Capabilities capabilities_of(Algorithm algorithm) {
+Capabilities capabilities_of(Algorithm algorithm) {
   FeatureSet forward = kBackwardFeatures | kNarrowTypes, backward = kBackwardFeatures;
-  if (algorithm != Algorithm::flash1) forward = forward | FeatureSet{Feature::descales};
+  if (algorithm != Algorithm::flash1) {
+    forward = forward | score_mod_features() | FeatureSet{Feature::descales};
+    backward = backward | score_mod_features();
+  }
   if (algorithm == Algorithm::flash2) {
     forward = forward | FeatureSet{Feature::split_keys, Feature::packed_heads};
     backward = backward | FeatureSet{Feature::query_splits};

@@ -33,8 +33,11 @@ enum class Feature : std::uint8_t {
   split_keys,    // option: several CTAs share the keys of a q tile
   packed_heads,  // option: a q tile's rows are those of a whole group of heads
   query_splits,  // option: several CTAs share the queries of a kv tile
+  softcap,       // score modifiers from here on, in the order of score_mod_rows()
+  alibi,
+  learned_sink,
 };
-inline constexpr int kNumFeatures = static_cast<int>(Feature::query_splits) + 1;
+inline constexpr int kNumFeatures = static_cast<int>(Feature::learned_sink) + 1;
 std::string_view to_string(Feature feature);
 Feature feature_of(ElementType type);
 
@@ -73,6 +76,9 @@ struct Capabilities {
     return direction == Direction::forward ? forward : backward;
   }
 };
+
+/// Every score modifier.
+FeatureSet score_mod_features();
 
 /// What a problem asks for. Lengths and counts ask for nothing: every kernel takes all.
 FeatureSet required_features(const AttentionProblem& problem);

@@ -12,6 +12,7 @@
 #include "cpu_ref/numeric/numeric.hpp"
 #include "cpu_ref/primitives/kernel_scale.hpp"
 #include "cpu_ref/primitives/score_tile.hpp"
+#include "cpu_ref/primitives/tile_score_mods.hpp"
 
 namespace tilescope {
 namespace {
@@ -27,6 +28,8 @@ class Flash2Forward {
         two_level_(program.fp8_sums == Fp8Sums::two_level),
         by_block_(program.problem.descaled_by_key_blocks()),
         scale_(program.problem),
+        score_mods_(program),
+        row_states_(program),
         dropout_(program.problem.seed, program.problem.dropout),
         q_(program.tile.block_m, head_dim_),
         q_transposed_(head_dim_, program.tile.block_m),
@@ -47,12 +50,13 @@ class Flash2Forward {
     descale_ = cta.descale(TensorName::q, owned);
     if (!by_block_) descale_ *= cta.descale(TensorName::k, owned);
     v_unit_ = by_block_ ? 1.0f : cta.descale(TensorName::v, owned);
+    unit_ = static_cast<double>(scale_.magnitude) * static_cast<double>(descale_);
     out_.zero();
-    row_max_.fill(kMinusInfinity);
-    row_sum_.zero();
+    row_states_.begin(cta, owned, unit_, scale_.probs_factor, row_max_.data(), row_sum_.data());
     if (!keys.empty()) {
       const TileView q = cta.load(TensorName::q, owned, q_);
       transpose_tile(q, cta.queries(owned), head_dim_, scale_.sign, q_transposed_);
+      score_mods_.load(cta, owned);
     }
     for (int i = 0; i < keys.count(); ++i) {
       const int n_block = cta.inner_tile(keys, block, i);
@@ -72,6 +76,7 @@ class Flash2Forward {
     multiply_scores(parts, k, q_transposed_.view(), probs_, head_dim_, sums_);
     if (state) state->scores = visible_sum(place, probs_);
     if (by_block_) scale_values(probs_.data(), cta.descale(TensorName::k, at), place.keys * probs_.stride());
+    score_mods_.apply(place, unit_, probs_);
     if (!full) apply_mask(place, probs_);
     SoftmaxScale softmax = scale_.softmax;
     softmax.log2 = std::max(softmax.log2 * descale_, std::numeric_limits<float>::min());  // as KernelScale
@@ -134,20 +139,24 @@ class Flash2Forward {
   bool two_level_, by_block_;
   float descale_ = 1.0f;  // of Q's tile, times that of its keys where all have one
   float v_unit_ = 1.0f;   // that O is to be multiplied by
+  double unit_ = 1;       // of the scores: a scaled score is unit_ * score
   KernelScale scale_;
+  TileScoreMods score_mods_;
+  RowStates row_states_;
   DropoutMask dropout_;
   Tile q_, q_transposed_, k_, v_, probs_, factors_, out_, part_, row_max_, row_sum_, rescale_;
 };
 
 /// Pass combine: the results of the splits of the keys, each weighted by exp(LSE), as they come. A split in
-/// which a row sees no key, LSE = -inf, changes no bit of it.
+/// which a row sees no key, LSE = -inf, changes no bit of it. A learned sink enters here, once.
 class Combine {
  public:
   explicit Combine(const TileProgram& program)
       : head_dim_(static_cast<int>(program.problem.head_dim)),
         part_(program.tile.block_m, head_dim_),
         out_(program.tile.block_m, head_dim_),
-        part_lse_(static_cast<std::size_t>(program.tile.block_m)),
+        row_states_(program),
+        part_lse_(static_cast<std::size_t>(padded(program.tile.block_m))),
         max_(part_lse_.size()),
         sum_(part_lse_.size()) {}
 
@@ -157,8 +166,7 @@ class Combine {
     const TileRange splits = cta.inner_tiles(block);
     const int rows = cta.queries(owned);
     out_.zero();
-    std::fill(max_.begin(), max_.end(), kMinusInfinity);
-    std::fill(sum_.begin(), sum_.end(), 0.0f);
+    row_states_.begin(cta, owned, 1.0, 1.0f, max_.data(), sum_.data());
     for (int i = 0; i < splits.count(); ++i) {
       const TileCoord at = cta.coord(owned.head, block, cta.inner_tile(splits, block, i));
       const TileView part = cta.load(TensorName::out_partial, at, part_);
@@ -195,6 +203,7 @@ class Combine {
 
   int head_dim_;
   Tile part_, out_;
+  RowStates row_states_;
   std::vector<float> part_lse_, max_, sum_;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backward passes: a CTA keeps tiles of one axis on chip and streams those of the other.
+#include <algorithm>
 #include <utility>
 
 #include "cpu_ref/kernels/backward_tiles.hpp"
@@ -9,30 +10,47 @@
 namespace tilescope {
 namespace {
 
-/// delta = rowsum(dout * out), and for the fused order a zeroed dq_accum, if nobody stores it.
+bool has(const std::vector<Operand>& operands, TensorName name) {
+  return std::any_of(operands.begin(), operands.end(),
+                     [name](const Operand& operand) { return operand.tensor == name; });
+}
+
+/// delta = rowsum(dout * out), for the fused order a zeroed dq_accum, if nobody stores it, and the gradient
+/// of learned sinks.
 class Delta {
  public:
   explicit Delta(const TileProgram& program)
       : head_dim_(static_cast<int>(program.problem.head_dim)),
-        clears_dq_(program.epilogue.size() > 1),
+        clears_dq_(has(program.epilogue, TensorName::dq_accum)),
+        sums_sinks_(has(program.epilogue, TensorName::dsink)),
         out_(program.tile.block_m, head_dim_),
         dout_(program.tile.block_m, head_dim_),
         zeros_(clears_dq_ ? program.tile.block_m : 0, head_dim_),
-        delta_(1, program.tile.block_m) {}
+        delta_(1, program.tile.block_m),
+        lse_(1, program.tile.block_m) {}
 
   void operator()(Cta& cta) {
     const TileCoord at = cta.coord(cta.first_head(), cta.first_block());
     const TileView out = cta.load(TensorName::out, at, out_);
     const TileView dout = cta.load(TensorName::dout, at, dout_);
+    float sink = 0;
+    if (sums_sinks_) {
+      cta.load_stats(TensorName::lse, at, lse_.data());
+      cta.load_heads(TensorName::sink, at, &sink);
+    }
     row_dots(dout, out, cta.queries(at), head_dim_, delta_.data());
     cta.store_stats(TensorName::delta, at, delta_.data());
     if (clears_dq_) cta.store(TensorName::dq_accum, at, zeros_.view());
+    if (sums_sinks_) {
+      const float dsink = sink_gradient(sink, lse_.data(), delta_.data(), cta.queries(at));
+      cta.in_turn([&](bool) { cta.reduce_head(TensorName::dsink, at, dsink); });
+    }
   }
 
  private:
   int head_dim_;
-  bool clears_dq_;
-  Tile out_, dout_, zeros_, delta_;
+  bool clears_dq_, sums_sinks_;
+  Tile out_, dout_, zeros_, delta_, lse_;
 };
 
 /// Passes dkdv and dkdvdq (Algorithm 2): K and V stay, the queries of the group stream past.
@@ -67,6 +85,7 @@ class KeyBlocks {
       const TileView v = cta.load(TensorName::v, owned, v_);
       transpose_tile(k_view_, cta.keys(owned), head_dim_, math_.scale.sign, k_transposed_);
       transpose_tile(v, cta.keys(owned), head_dim_, 1.0f, v_transposed_);
+      math_.load(cta, owned);
     }
     for (int head = cta.first_head(); head < cta.end_head(); ++head) {
       for (int i = 0; i < queries.count(); ++i) {
@@ -130,6 +149,7 @@ class QueryBlocks {
   explicit QueryBlocks(const TileProgram& program)
       : math_(program),
         reduces_dkdv_(program.name == PassName::dqdkdv),
+        sums_sinks_(has(program.epilogue, TensorName::dsink)),
         head_dim_(static_cast<int>(program.problem.head_dim)),
         q_(program.tile.block_m, head_dim_),
         dout_(program.tile.block_m, head_dim_),
@@ -149,6 +169,7 @@ class QueryBlocks {
     const TileCoord owned = cta.coord(cta.first_head(), block);
     const TileRange keys = cta.inner_tiles(block);
     dq_.zero();
+    dsink_ = 0;
     if (!keys.empty()) load_owned(cta, owned);
     for (int i = 0; i < keys.count(); ++i) {
       const int n_block = cta.inner_tile(keys, block, i);
@@ -156,6 +177,7 @@ class QueryBlocks {
     }
     scale_values(dq_.data(), math_.scale.signed_scale, static_cast<std::int64_t>(dq_.size()));
     cta.store(TensorName::dq, owned, dq_.view());
+    if (sums_sinks_) cta.in_turn([&](bool) { cta.reduce_head(TensorName::dsink, owned, dsink_); });
   }
 
  private:
@@ -171,6 +193,12 @@ class QueryBlocks {
       dout_view_ = cta.load(TensorName::dout, owned, dout_);
       cta.load_stats(TensorName::lse, owned, lse_log2_.data());
       cta.load_stats(TensorName::delta, owned, delta_.data());
+    }
+    math_.load(cta, owned);
+    if (sums_sinks_) {
+      float sink;
+      cta.load_heads(TensorName::sink, owned, &sink);
+      dsink_ = sink_gradient(sink, lse_log2_.data(), delta_.data(), queries);
     }
     to_lse_log2(lse_log2_.data(), queries);
     transpose_tile(q_view_, queries, head_dim_, math_.scale.sign, q_transposed_);
@@ -201,8 +229,9 @@ class QueryBlocks {
   }
 
   BackwardTiles math_;
-  bool reduces_dkdv_;
+  bool reduces_dkdv_, sums_sinks_;
   int head_dim_;
+  float dsink_ = 0;  // of the owned rows
   TileView q_view_, dout_view_;
   Tile q_, dout_, out_, q_transposed_, dout_transposed_, lse_log2_, delta_, k_, v_, dq_, dk_, dv_;
 };
@@ -211,6 +240,7 @@ class QueryBlocks {
 
 void flash2_backward(const ProgramOptions& options, TensorSet& tensors, TileObserver* observer) {
   for (TensorName name : {TensorName::dq, TensorName::dk, TensorName::dv}) tensors.allocate(name);
+  if (tensors.problem().score_mods.learned_sink) tensors.allocate(TensorName::dsink).zero();
   if (options.backward != BackwardOrder::q_outer) {
     tensors.allocate(TensorName::delta);
     if (options.backward == BackwardOrder::fused || options.backward == BackwardOrder::ordered) {

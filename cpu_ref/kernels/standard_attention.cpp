@@ -8,6 +8,7 @@
 #include "cpu_ref/numeric/numeric.hpp"
 #include "cpu_ref/primitives/kernel_scale.hpp"
 #include "cpu_ref/primitives/score_tile.hpp"
+#include "cpu_ref/primitives/tile_score_mods.hpp"
 
 namespace tilescope {
 namespace {
@@ -67,19 +68,26 @@ class RowSoftmax {
   explicit RowSoftmax(const TileProgram& program)
       : scale_(program.problem),
         probs_factor_(KernelScale(program.problem).probs_factor),
+        score_mods_(program),
+        row_states_(program),
         strip_(program.tile.block_m, static_cast<int>(program.problem.seqlen_k)),
         tile_(program.tile.block_m, program.tile.block_n),
         row_max_(1, program.tile.block_m),
-        row_sum_(1, program.tile.block_m) {}
+        row_sum_(1, program.tile.block_m),
+        first_max_(1, program.tile.block_m) {}
 
   void operator()(Cta& cta) {
     const TileCoord owned = cta.coord(cta.first_head(), cta.first_block());
     const int queries = cta.queries(owned);
     const std::int64_t seqlen_k = cta.problem().seqlen_k;
-    row_max_.fill(kMinusInfinity);
+    const double unit = static_cast<double>(scale_.rest);
+    row_states_.begin(cta, owned, unit, 1.0f, row_max_.data(), row_sum_.data());
+    std::copy_n(row_max_.data(), queries, first_max_.data());
+    score_mods_.load(cta, owned);
     for_each_inner_tile(cta, cta.first_head(), [&](const TileCoord& at) {
       const ScoreTile place(cta, at, Queries::rows);
       cta.load_into(TensorName::scores, at, tile_.data(), tile_.stride());
+      score_mods_.apply(place, unit, tile_);
       apply_mask(place, tile_);
       TileState* state = cta.observe(at);
       for (int i = 0; i < queries; ++i) {
@@ -92,7 +100,10 @@ class RowSoftmax {
     });
     for (int i = 0; i < queries; ++i) {
       float& row_sum = row_sum_.data()[i];
-      row_sum = exp2_row(strip_.row(i), seqlen_k, {scale_.log2, 0.0f}, row_max_.data()[i]);
+      if (row_sum != 0.0f) {
+        row_sum *= rescale_factor(first_max_.data()[i], row_max_.data()[i], {scale_.log2, 0.0f});
+      }
+      row_sum += exp2_row(strip_.row(i), seqlen_k, {scale_.log2, 0.0f}, row_max_.data()[i]);
       scale_values(strip_.row(i), row_sum == 0.0f ? 0.0f : probs_factor_ / row_sum, seqlen_k);
     }
     for_each_inner_tile(cta, cta.first_head(), [&](const TileCoord& at) {
@@ -113,27 +124,45 @@ class RowSoftmax {
  private:
   StoredScoreScale scale_;
   float probs_factor_;
-  Tile strip_, tile_, row_max_, row_sum_;
+  TileScoreMods score_mods_;
+  RowStates row_states_;
+  Tile strip_, tile_, row_max_, row_sum_, first_max_;
 };
 
-/// Pass dscores: dS = P * (dP - delta), with delta = rowsum(P * dP).
+/// Pass dscores: dS = P * (dP - delta) * f'(S), with delta = rowsum(P * dP).
 class RowGradient {
  public:
   explicit RowGradient(const TileProgram& program)
-      : dropout_(program.problem.seed, program.problem.dropout),
+      : unit_(static_cast<double>(StoredScoreScale(program.problem).rest)),
+        score_mods_(program),
+        sums_sinks_(program.problem.score_mods.learned_sink),
+        dropout_(program.problem.seed, program.problem.dropout),
         probs_(program.tile.block_m, static_cast<int>(program.problem.seqlen_k)),
         dprobs_(program.tile.block_m, static_cast<int>(program.problem.seqlen_k)),
         tile_(program.tile.block_m, program.tile.block_n),
         factors_(dropout_.active() ? program.tile.block_m : 0, program.tile.block_n),
-        delta_(1, program.tile.block_m) {}
+        scores_(score_mods_.change_gradients() ? program.tile.block_m : 0, program.tile.block_n),
+        derivatives_(score_mods_.change_gradients() ? program.tile.block_m : 0, program.tile.block_n),
+        slopes_(score_mods_.change_gradients() ? program.tile.block_m : 0,
+                static_cast<int>(program.problem.seqlen_k)),
+        delta_(1, program.tile.block_m),
+        lse_(1, program.tile.block_m) {}
 
   void operator()(Cta& cta) {
     const int head = cta.first_head();
+    const TileCoord owned = cta.coord(head, cta.first_block());
+    if (score_mods_.change_gradients()) score_mods_.load(cta, owned);
+    float sink = 0;
+    if (sums_sinks_) {
+      cta.load_stats(TensorName::lse, owned, lse_.data());
+      cta.load_heads(TensorName::sink, owned, &sink);
+    }
     delta_.zero();
     for_each_inner_tile(cta, head, [&](const TileCoord& at) {
       const ScoreTile place(cta, at, Queries::rows);
       cta.load_into(TensorName::probs, at, probs_.data() + place.first_key, probs_.stride());
       cta.load_into(TensorName::dprobs, at, tile_.data(), tile_.stride());
+      if (score_mods_.change_gradients()) load_derivatives(cta, at, place);
       if (dropout_.active()) {
         dropout_factors(place, dropout_, factors_);
         multiply_values(tile_.data(), factors_.data(), place.queries * tile_.stride());
@@ -144,20 +173,38 @@ class RowGradient {
         delta_.data()[i] += dot_product(probs_.row(i) + place.first_key, tile_.row(i), place.keys);
       }
     });
-    const int queries = cta.queries(cta.coord(head, cta.first_block()));
+    const int queries = cta.queries(owned);
     scores_gradient(probs_.data(), dprobs_.data(), dprobs_.stride(), queries,
                     static_cast<int>(cta.problem().seqlen_k), delta_.data(), Queries::rows);
+    if (score_mods_.change_gradients()) {
+      multiply_values(dprobs_.data(), slopes_.data(), queries * dprobs_.stride());
+    }
     for_each_inner_tile(cta, head, [&](const TileCoord& at) {
       const ScoreTile place(cta, at, Queries::rows);
       const TileView dscores = {dprobs_.data() + place.first_key, dprobs_.stride()};
       cta.store(TensorName::dscores, at, dscores);
       if (TileState* state = cta.observe(at)) state->dscores = tile_sum(dscores, place.queries, place.keys);
     });
+    if (sums_sinks_) {
+      const float dsink = sink_gradient(sink, lse_.data(), delta_.data(), queries);
+      cta.in_turn([&](bool) { cta.reduce_head(TensorName::dsink, owned, dsink); });
+    }
   }
 
  private:
+  void load_derivatives(Cta& cta, const TileCoord& at, const ScoreTile& place) {
+    cta.load_into(TensorName::scores, at, scores_.data(), scores_.stride());
+    score_mods_.apply(place, unit_, scores_, &derivatives_);
+    for (int i = 0; i < place.queries; ++i) {
+      std::copy_n(derivatives_.row(i), place.keys, slopes_.row(i) + place.first_key);
+    }
+  }
+
+  double unit_;  // of stored scores
+  TileScoreMods score_mods_;
+  bool sums_sinks_;
   DropoutMask dropout_;
-  Tile probs_, dprobs_, tile_, factors_, delta_;
+  Tile probs_, dprobs_, tile_, factors_, scores_, derivatives_, slopes_, delta_, lse_;
 };
 
 /// Passes output (P V), dv (P^T dO), dq_gemm (dS K) and dk_gemm (dS^T Q): a matrix of N x N tiles, or its
@@ -252,6 +299,7 @@ void standard_backward(const ProgramOptions& options, TensorSet& tensors, TileOb
        {TensorName::dprobs, TensorName::dscores, TensorName::dq, TensorName::dk, TensorName::dv}) {
     tensors.allocate(name);
   }
+  if (tensors.problem().score_mods.learned_sink) tensors.allocate(TensorName::dsink).zero();
   run(Direction::backward, options, tensors, observer);
 }
 

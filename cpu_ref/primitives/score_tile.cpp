@@ -14,7 +14,8 @@ ScoreTile::ScoreTile(const Cta& cta, const TileCoord& at, Queries along)
                   .first_key = at.n_block * cta.program().tile.block_n,
                   .keys = cta.keys(at)},
       band(cta.problem().band(cta.batch())),
-      queries_along(along) {}
+      queries_along(along),
+      diagonal(static_cast<int>(cta.problem().seqlen_k - cta.problem().seqlen_q)) {}
 
 ScoreTile::Columns ScoreTile::visible_columns(int row) const {
   const bool by_query = queries_along == Queries::rows;

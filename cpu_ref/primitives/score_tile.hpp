@@ -17,6 +17,7 @@ namespace tilescope {
 struct ScoreTile : ScoreRegion {
   VisibleBand band;
   Queries queries_along;
+  int diagonal;  // seqlen_k - seqlen_q of the problem
 
   ScoreTile(const Cta& cta, const TileCoord& at, Queries queries_along);
   ScoreTile(const Cta& cta, const TileCoord& at)

@@ -23,6 +23,9 @@ std::string number(double value) {
   return text.str();
 }
 
+/// Kernels have scores in units of 1 / scale, in which what a modifier adds must be finite.
+constexpr double kLeastModifiedScale = 1e-20;
+
 int window_side(std::int64_t side) {
   return side < 0 ? kUnbounded : static_cast<int>(std::min<std::int64_t>(side, kUnbounded));
 }
@@ -113,6 +116,11 @@ void validate(const AttentionProblem& p) {
   if (p.softmax_scale && !std::isfinite(*p.softmax_scale)) {
     throw BadInput("scale", number(*p.softmax_scale), "must be finite");
   }
+  validate(p.score_mods);
+  if (p.score_mods.any() && std::abs(p.scale()) < kLeastModifiedScale) {
+    throw BadInput("scale", number(p.scale()),
+                   "must not lie within 1e-20 of 0 with" + describe(p.score_mods));
+  }
   if (!(p.dropout >= 0.0 && p.dropout < 1.0)) {
     throw BadInput("dropout", number(p.dropout), "must lie in [0, 1)");
   }
@@ -161,6 +169,7 @@ std::string describe(const AttentionProblem& p) {
   }
   if (p.key_lengths.size() > kMostLengths) text << ",...";
   if (p.softmax_scale) text << " scale " << *p.softmax_scale;
+  text << describe(p.score_mods);
   if (p.dropout > 0) text << " dropout " << p.dropout;
   if (p.descales.any()) text << " " << describe(p.descales);
   if (p.seed != 0) text << " seed " << p.seed;
@@ -207,6 +216,42 @@ std::span<const Preset> presets() {
         .head_dim = 128,
         .dtype = ElementType::bf16,
         .causal = true}},
+      {"gemma2-9b",
+       "soft cap 50 on scores, window of 4096: a local layer of Gemma 2 9B at 8k",
+       {.batch = 1,
+        .heads = 16,
+        .heads_kv = 8,
+        .seqlen_q = 8192,
+        .seqlen_k = 8192,
+        .head_dim = 256,
+        .dtype = ElementType::bf16,
+        .causal = true,
+        .window_left = 4095,
+        .softmax_scale = 1.0 / 16,
+        .score_mods = {.softcap = 50}}},
+      {"gpt-oss-20b",
+       "learned sinks, window of 128: a local layer of gpt-oss 20B at 8k",
+       {.batch = 1,
+        .heads = 64,
+        .heads_kv = 8,
+        .seqlen_q = 8192,
+        .seqlen_k = 8192,
+        .head_dim = 64,
+        .dtype = ElementType::bf16,
+        .causal = true,
+        .window_left = 127,
+        .score_mods = {.learned_sink = true}}},
+      {"mpt-7b",
+       "ALiBi: a layer of MPT 7B at its 2k context",
+       {.batch = 1,
+        .heads = 32,
+        .heads_kv = 32,
+        .seqlen_q = 2048,
+        .seqlen_k = 2048,
+        .head_dim = 128,
+        .dtype = ElementType::bf16,
+        .causal = true,
+        .score_mods = {.alibi = true}}},
       {"long-128k",
        "one long sequence: the K/V of a head exceed the L2",
        {.batch = 1,

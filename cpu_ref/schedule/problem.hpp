@@ -13,6 +13,7 @@
 
 #include "common/errors.hpp"
 #include "cpu_ref/schedule/descales.hpp"
+#include "cpu_ref/schedule/score_mods.hpp"
 #include "cpu_ref/schedule/tile_schedule.hpp"
 
 namespace tilescope {
@@ -38,13 +39,15 @@ std::string_view to_string(Direction direction);
 /// Matrix products of Nq x Nk x D that a direction needs: S and O; backward S again, dV, dP, dQ and dK.
 constexpr int matmuls_of(Direction direction) { return direction == Direction::forward ? 2 : 5; }
 
-/// Multi-head attention O = dropout(softmax(mask(scale * Q K^T))) V, one (B, H, N, D) tensor each.
+/// Multi-head attention O = dropout(softmax(mask(f(scale * Q K^T)))) V, one (B, H, N, D) tensor each, where f
+/// are the score modifiers.
 ///
 /// With off = seqlen_k - seqlen_q, query i sees key j when j <= i + off (causal) and
 /// i + off - window_left <= j <= i + off + window_right: masks are aligned bottom-right.
 /// Keys from key_lengths[batch] on are padding: no query of that batch entry sees them, and what their rows
 /// of K and V hold is never read. The diagonal stays where it is without them. A row with no visible key
-/// gives O = 0, LSE = -inf and zero gradients. Query head h reads key/value head h / (heads / heads_kv).
+/// gives O = 0, LSE = -inf (with a learned sink, the sink) and zero gradients. Query head h reads key/value
+/// head h / (heads / heads_kv).
 /// Q, K and V are the stored tensors times their descales.
 struct AttentionProblem {
   std::int64_t batch = 1;
@@ -62,6 +65,7 @@ struct AttentionProblem {
   std::uint64_t seed = 0;                              // of the dropout mask and of random inputs
   std::vector<std::int64_t> key_lengths = {};          // one a batch entry, or none: no key is padding
   Descales descales = {};                              // other than 1 in fp8 alone
+  ScoreMods score_mods = {};
 
   double scale() const;
   VisibleBand band() const;                    // precondition, as of all below: validate() passed

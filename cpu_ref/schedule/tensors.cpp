@@ -48,8 +48,20 @@ TensorExtent tensor_extent(const AttentionProblem& problem, TensorName name, std
     case TensorName::dprobs:
     case TensorName::dscores:
       return extent(p.heads, p.seqlen_q, p.seqlen_k, p.dtype, TileIndexing::mn);
+    case TensorName::alibi_slopes:
+    case TensorName::sink:
+    case TensorName::dsink: {
+      TensorExtent numbers = extent(p.heads, 1, 1, fp32, TileIndexing::head);
+      numbers.batch = 1;
+      return numbers;
+    }
   }
   throw BadInput("unknown tensor");
+}
+
+std::vector<TensorName> score_operands(const AttentionProblem& problem) {
+  if (problem.score_mods.alibi) return {TensorName::alibi_slopes};
+  return {};
 }
 
 }  // namespace tilescope

@@ -21,6 +21,10 @@ void require_no_option(const AttentionProblem& problem) {
     throw BadInput("key_lengths", std::to_string(problem.key_lengths.front()) + ",...",
                    "must be left out with several GPUs: schedules split keys that all are seen");
   }
+  if (problem.score_mods.any()) {
+    throw BadInput("score modifiers", "of" + describe(problem.score_mods),
+                   "must be left out with several GPUs: a slice does not know the places of its pairs");
+  }
   if (problem.dropout > 0) {
     throw BadInput("dropout", std::to_string(problem.dropout),
                    "must be 0 with several GPUs: a slice does not know the places of its pairs");

@@ -49,7 +49,7 @@ void set_scale(Problem& problem, Text field, Text value) {
 }
 
 using enum ProblemOption::Names;
-constexpr ProblemOption kOptions[] = {
+constexpr ProblemOption kPlainOptions[] = {
     {"preset", "PRESET", base, [](Problem& p, Text, Text value) { p = find_preset(value).problem; },
      "a named problem (tilescope list problems)"},
     {"model", "MODEL", base, [](Problem&, Text, Text value) { find_model(value); },
@@ -97,6 +97,17 @@ constexpr ProblemOption kOptions[] = {
      "of inputs and of dropout; default 0"},
 };
 
+/// These and one of each score modifier.
+std::vector<ProblemOption> all_options() {
+  std::vector<ProblemOption> all(std::begin(kPlainOptions), std::end(kPlainOptions));
+  for (const ScoreModRow& row : score_mod_rows()) {
+    all.push_back({row.name, row.type, feature,
+                   [](Problem& p, Text name, Text value) { set_score_mod(p.score_mods, name, value); },
+                   row.help});
+  }
+  return all;
+}
+
 std::string flag_of(std::string name) {
   std::replace(name.begin(), name.end(), '_', '-');
   return "--" + name;
@@ -117,10 +128,13 @@ void refuse_v_transposed(CLI::App& command) {
       ->group(kHidden);
 }
 
-std::span<const ProblemOption> problem_options() { return kOptions; }
+std::span<const ProblemOption> problem_options() {
+  static const std::vector<ProblemOption> options = all_options();
+  return options;
+}
 
 void ProblemOptions::add_to(CLI::App& command) {
-  for (const ProblemOption& option : kOptions) {
+  for (const ProblemOption& option : problem_options()) {
     const auto take = [this, &option](const std::string& value) {
       Problem ignored;
       option.set(ignored, option.name, value);  // refuses what cannot be, whether or not it is asked for
@@ -148,7 +162,7 @@ const std::string* ProblemOptions::text(std::string_view name) const {
 
 bool ProblemOptions::shape_given() const {
   return text("preset") || text("model") || text("key_lengths") ||
-         std::any_of(std::begin(kOptions), std::end(kOptions), [this](const ProblemOption& option) {
+         std::ranges::any_of(problem_options(), [this](const ProblemOption& option) {
            return option.names == shape && text(option.name);
          });
 }
@@ -183,7 +197,7 @@ AttentionProblem ProblemOptions::problem() const {
   if (text("seqlen") && (text("seqlen_q") || text("seqlen_k"))) {
     throw BadInput("seqlen", *text("seqlen"), "must stand without --seqlen-q and --seqlen-k");
   }
-  for (const ProblemOption& option : kOptions) {
+  for (const ProblemOption& option : problem_options()) {
     const bool in_base = text("model") && std::string_view(option.name) == "seqlen";
     if (const std::string* value = text(option.name); value && !in_base) option.set(p, option.name, *value);
   }
@@ -193,7 +207,7 @@ AttentionProblem ProblemOptions::problem() const {
 }
 
 AttentionProblem ProblemOptions::problem_of(AttentionProblem shapes) const {
-  for (const ProblemOption& option : kOptions) {
+  for (const ProblemOption& option : problem_options()) {
     const std::string* const value = text(option.name);
     if (!value) continue;
     if (option.names != feature) {

@@ -48,6 +48,7 @@ std::int64_t covered_rows(int begin, int end, int tile_rows, std::int64_t rows) 
 /// Rows and (row, column) areas that one head's CTAs touch, by sums over the blocks of the owned axis.
 struct HeadSums {
   std::int64_t owned_rows = 0;  // every block once
+  std::int64_t prologues = 0;   // that are run, in all splits
   std::int64_t busy_rows = 0;   // blocks with a visible inner tile, or all when the pass has no inner tiles
   std::int64_t prologue_rows = 0;    // the same once for each split that has one
   std::int64_t owned_step_rows = 0;  // the owned tile's rows, at each slice of its inner tiles
@@ -74,7 +75,9 @@ HeadSums head_sums(const TileProgram& program, std::int64_t batch, std::int64_t 
     const std::int64_t rows = covered_rows(block, block + 1, owned_size, owned_total);
     sums.owned_rows += rows;
     if (program.phases.empty()) {
-      if (program.has_prologue(static_cast<int>(batch), block)) sums.prologue_rows += rows;
+      const bool prologue = program.has_prologue(static_cast<int>(batch), block);
+      if (prologue) sums.prologue_rows += rows;
+      sums.prologues += prologue ? 1 : 0;
       sums.busy_rows = sums.prologue_rows;
       continue;
     }
@@ -82,7 +85,9 @@ HeadSums head_sums(const TileProgram& program, std::int64_t batch, std::int64_t 
     if (inner.empty()) continue;
     const std::int64_t inner_rows = covered_rows(inner.begin, inner.end, inner_size, inner_total);
     sums.busy_rows += rows;
+    const int prologues = program.splits_walk() ? program.splits.busy(inner) : 1;
     sums.prologue_rows += rows * program.splits.busy(inner);
+    sums.prologues += prologues;
     sums.owned_step_rows += rows * inner.count();
     sums.inner_step_rows += inner_rows;
     sums.area += rows * inner_rows;
@@ -118,6 +123,18 @@ std::vector<EqualEntries> entries_of(const TileProgram& program) {
   return all;
 }
 
+/// Bytes of numbers of heads that these batch entries move: a tile of them for every CTA that comes to the
+/// part. Batch entries share them, so that distinct ones are those of any entry.
+OperandBytes head_number_bytes(const TileProgram& program, const EqualEntries& entries,
+                               const TensorExtent& extent, Part part) {
+  const bool prologue = part == Part::prologue;
+  const std::int64_t blocks =
+      prologue ? entries.whole.prologues
+               : std::int64_t{program.num_blocks()} * (program.splits_walk() ? program.splits.count : 1);
+  const std::int64_t bytes = extent.bytes() * entries.count * blocks;
+  return {bytes, bytes > 0 ? extent.bytes() : 0};
+}
+
 /// Bytes of one tensor that these batch entries move.
 OperandBytes operand_bytes(const TileProgram& program, const EqualEntries& entries, TensorName tensor,
                            Part part) {
@@ -128,6 +145,7 @@ OperandBytes operand_bytes(const TileProgram& program, const EqualEntries& entri
   const std::int64_t query_heads = entries.count * program.q_heads();
   const std::int64_t cta_heads = program.kv_heads ? entries.count * p.heads_kv : query_heads;
   const std::int64_t tensor_heads = entries.count * extent.heads * extent.splits;
+  if (extent.indexing == TileIndexing::head) return head_number_bytes(program, entries, extent, part);
   if (part == Part::init) {
     const std::int64_t visits = extent.indexing == TileIndexing::n ? cta_heads : query_heads;
     return {extent.rows * row_bytes * visits, extent.rows * row_bytes * tensor_heads};
@@ -155,7 +173,8 @@ OperandBytes operand_bytes(const TileProgram& program, const std::vector<EqualEn
   for (const EqualEntries& entries : all) {
     const OperandBytes bytes = operand_bytes(program, entries, tensor, part);
     sum.moved += bytes.moved;
-    sum.distinct += bytes.distinct;
+    const bool shared = program.extent(tensor).indexing == TileIndexing::head;
+    sum.distinct = shared ? std::max(sum.distinct, bytes.distinct) : sum.distinct + bytes.distinct;
   }
   return sum;
 }
@@ -320,10 +339,13 @@ ReadWriteBytes compulsory_bytes(const AttentionProblem& problem, Direction direc
   using enum TensorName;
   ReadWriteBytes bytes;
   bytes.read_bytes = needed(q) + needed(k) + needed(v);
+  for (const TensorName numbers : score_operands(problem)) bytes.read_bytes += whole(numbers);
+  if (problem.score_mods.learned_sink) bytes.read_bytes += whole(sink);
   bytes.write_bytes = whole(out) + whole(lse);
   if (direction == Direction::backward) {
     bytes.read_bytes += needed(out) + needed(dout) + needed(lse);
     bytes.write_bytes = whole(dq) + whole(dk) + whole(dv);
+    if (problem.score_mods.learned_sink) bytes.write_bytes += whole(dsink);
   }
   return bytes;
 }

@@ -228,6 +228,7 @@ TEST_CASE("the closed form is the sum over the program's accesses, tensor by ten
     if (seed % 8 < 4) options.dq_start = seed % 8 < 2 ? DqStart::claimed : DqStart::in_order;
     options.dq_flags = 1 + static_cast<int>(seed) % 2;
     options.query_splits = seed % 5 < 2 ? 1 : random.between(2, 9);
+    if (seed % 2 == 0) p = random.modified(p);
     for (const testing::AlgorithmChoice& choice : testing::kAlgorithmChoices) {
       for (TileProgram& program : testing::programs_of(choice, p, options)) {
         if (by_boxes) testing::draw_boxes(program, random);
@@ -254,6 +255,7 @@ TEST_CASE("the same of split keys and packed heads, which compute what whole one
     if (seed % 3 == 0) p = random.padded(p);
     ProgramOptions options = ProgramOptions::with_tile(tile);
     testing::draw_splits(options, tile, random);
+    if (seed % 2 == 0) p = random.modified(p);
     CAPTURE(seed);
     CAPTURE(describe(p));
     CAPTURE(to_string(options.splits));
