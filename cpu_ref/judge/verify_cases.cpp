@@ -296,9 +296,9 @@ void add_score_mods(CaseList& list, TileShape tile) {
       c.problem.batch = 2;
       c.problem.heads = 6;
       c.problem.dtype = kElementTypes[turn % 5];
-      if (turn % 3 == 0) c.splits = {SplitPolicy::Kind::number, 2};
-      c.pack_gqa = turn % 2 == 1;
-      c.diagonal_slices = turn % 6 == 2 ? 2 : 1;
+      if (turn % 3 == 2) c.splits = {SplitPolicy::Kind::number, 2};
+      c.pack_gqa = turn % 4 == 3;
+      c.diagonal_slices = turn % 6 == 4 ? 2 : 1;
       if (turn % 7 == 1) c.problem.seqlen_q = c.problem.seqlen_k + tile.block_m + 1;
       if (turn % 7 == 2) c.problem.key_lengths = {0, tile.block_n + 2};
       if (turn % 7 == 3) c.problem.dropout = 0.25;
