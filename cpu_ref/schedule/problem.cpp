@@ -227,7 +227,6 @@ std::span<const Preset> presets() {
         .dtype = ElementType::bf16,
         .causal = true,
         .window_left = 4095,
-        .softmax_scale = 1.0 / 16,
         .score_mods = {.softcap = 50}}},
       {"gpt-oss-20b",
        "learned sinks, window of 128: a local layer of gpt-oss 20B at 8k",

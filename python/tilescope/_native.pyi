@@ -29,6 +29,7 @@ class Problem:
         descale_k: str = "1",
         descale_v: str = "1",
         descale_block: tuple[int, int] | None = None,
+        score_mods: dict[str, float] = ...,
     ) -> Problem: ...
     def with_seed(self, seed: int) -> Problem: ...
     def describe(self) -> str: ...
@@ -58,6 +59,7 @@ def attention_forward(
     out: _Array,
     lse: _Array,
     descales: tuple[_Array, _Array, _Array] = ...,
+    numbers: tuple[_Array, _Array] = ...,
 ) -> None: ...
 def attention_backward(
     problem: Problem,
@@ -71,6 +73,8 @@ def attention_backward(
     dq: _Array,
     dk: _Array,
     dv: _Array,
+    numbers: tuple[_Array, _Array] = ...,
+    dsink: _Array = ...,
 ) -> None: ...
 def exact(
     problem: Problem,
@@ -84,6 +88,8 @@ def exact(
     dk: _Array,
     dv: _Array,
     descales: tuple[_Array, _Array, _Array] = ...,
+    numbers: tuple[_Array, _Array] = ...,
+    dsink: _Array = ...,
 ) -> None: ...
 def simulate(
     argv: Sequence[str],

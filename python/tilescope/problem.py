@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is computed, and nothing about how: shapes, element type, mask, scale, dropout."""
+"""What is computed, and nothing about how: shapes, element type, mask, scale, score modifiers, dropout."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from typing import Any
 
 from . import _native
 from .errors import bad_input
+
+#: The fields of a Problem that modify scores; one that is None or False is not there.
+SCORE_MODS = ("softcap", "alibi", "learned_sink")
 
 _TYPES = {
     "float32": "fp32",
@@ -48,7 +51,7 @@ def _window_of(window: Any) -> tuple[int, int]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Problem:
-    """Attention ``O = dropout(softmax(mask(scale * Q K^T))) V`` on (B, H, N, D) tensors.
+    """Attention ``O = dropout(softmax(mask(f(scale * Q K^T)))) V`` on (B, H, N, D) tensors; f: the score modifiers.
 
     With ``off = seqlen_k - seqlen_q``, query i sees key j when ``j <= i + off`` (causal) and
     ``i + off - L <= j <= i + off + R`` (window = (L, R), -1 for no limit): masks are aligned bottom-right. A row
@@ -78,6 +81,9 @@ class Problem:
     descale_k: float | str = 1.0
     descale_v: float | str = 1.0
     descale_block: tuple[int, int] | None = None  #: rows of q, and of k and v, that share one; none: all of a head
+    softcap: float | None = None  #: scores s become softcap * tanh(s / softcap)
+    alibi: bool = False  #: scores lose a slope of their head's for every key from the diagonal
+    learned_sink: bool = False  #: each head's softmax has one more term, without a value
     _handle: _native.Problem = dataclasses.field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -105,13 +111,20 @@ class Problem:
         if self.descale_block is not None:
             rows_q, rows_k = map(operator.index, self.descale_block)
             put("descale_block", (rows_q, rows_k))
+        if self.softcap is not None:
+            put("softcap", float(self.softcap))
+        for field in ("alibi", "learned_sink"):
+            put(field, bool(getattr(self, field)))
         if not 0 <= self.seed < 2**64:
             raise bad_input("seed", self.seed, "must lie in 0 ... 2^64 - 1")
         for field in ("seqlen_q", "head_dim", "batch", "heads", "heads_kv", "seqlen_k"):
             if abs(getattr(self, field)) >= 2**63:
                 raise bad_input(field, getattr(self, field), "must fit 63 bits")
         told = {name: str(getattr(self, name)) for name in ("descale_q", "descale_k", "descale_v")}
-        put("_handle", _native.Problem(**{**self._fields(), **told}))
+        fields = {**self._fields(), **told}
+        mods = {name: fields.pop(name) for name in SCORE_MODS}
+        score_mods = {name: float(value) for name, value in mods.items() if value not in (None, False)}
+        put("_handle", _native.Problem(**fields, score_mods=score_mods))
 
     def _fields(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _native
 from .errors import CheckFailed, bad_input
+from .problem import SCORE_MODS
 from .tables import frame_of, html_table, readable, text_table
 from .traces import events_of, save_events
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 60  # of a kernel, in a table
 _MOST_BYTES = 1 << 28  # of a record; what is compressed could be of any size
 _MOST_SIZES = 5  # of blocks, that are told one by one
-_OUTPUTS = {"forward": ("o", "lse"), "backward": ("dq", "dk", "dv")}
+_OUTPUTS = {"forward": ("o", "lse"), "backward": ("dq", "dk", "dv", "dsink")}
 _ACCOUNTS = ("closed_form", "simulated", "measured", "time")
 _GPU_MEMORY = ("operand_bytes", "received_buffer_bytes", "state_bytes")
 _SEVERAL_GPUS = "tilescope.distributed/1"
@@ -32,7 +33,7 @@ _PROBLEM_FIELDS = (
     "batch", "heads", "heads_kv", "seqlen_q", "seqlen_k", "head_dim", "dtype", "causal", "window", "scale",
     "dropout", "seed", "key_lengths",
 )  # fmt: skip
-_DESCALES = ("descale_q", "descale_k", "descale_v", "descale_block")  # columns where a run has them
+_FIELDS_OF_FEW = ("descale_q", "descale_k", "descale_v", "descale_block", *SCORE_MODS)  # columns where a run has them
 
 
 def _unit(metric: str) -> str:
@@ -209,7 +210,7 @@ def _record_of(text: str, source: str) -> Record:
 def _varying(rows: list[dict[str, Any]]) -> list[str]:
     """What tells the rows' problems and machines apart, each once."""
     columns: dict[tuple[Any, ...], str] = {}
-    for field in (*_PROBLEM_FIELDS, *_DESCALES, "simulated_on"):
+    for field in (*_PROBLEM_FIELDS, *_FIELDS_OF_FEW, "simulated_on"):
         values = tuple(row.get(field) for row in rows)
         if len(set(values)) > 1:
             columns.setdefault(values, field)
@@ -242,7 +243,7 @@ def _problem_of(run: Mapping[str, Any]) -> dict[str, Any]:
     fields["window"] = tuple(problem["window"])
     fields["key_lengths"] = tuple(problem["key_lengths"]) if "key_lengths" in problem else None
     fields.update((field, tuple(problem[field]) if field == "descale_block" else problem[field])
-                  for field in _DESCALES if field in problem)  # fmt: skip
+                  for field in _FIELDS_OF_FEW if field in problem)  # fmt: skip
     return fields
 
 

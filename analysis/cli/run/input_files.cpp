@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cpu_ref/numeric/descales.hpp"
+#include "cpu_ref/numeric/random_inputs.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -153,6 +154,7 @@ AttentionProblem problem_of_files(const std::vector<InputFile>& files, const Pro
 }
 
 void load_inputs(const CommandContext& context, const std::vector<InputFile>& files, TensorSet& tensors) {
+  fill_score_operands(tensors);
   for (const InputFile& file : files) {
     Tensor tensor = read_npy(std::string(to_string(file.tensor)), file.path, file.axes);
     if (file.axes != NpyAxes::four || file.order != plain_order(file.info.shape)) {
