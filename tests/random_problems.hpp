@@ -60,6 +60,11 @@ class ProblemGenerator {
     }
     return p;
   }
+  /// The same with values of other columns than keys.
+  AttentionProblem with_value_dim(AttentionProblem p) {
+    p.head_dim_v = between(1, 40);
+    return p;
+  }
 
  private:
   std::mt19937 random_;

@@ -121,7 +121,7 @@ class Reader {
     if (word == "tile" && words.size() == 4 && words[2] == "x") {
       pass.program.tile = {integer(line, words[1], kMostRows), integer(line, words[3], kMostRows)};
     } else if (word == "products" && words.size() == 2) {
-      pass.program.matmuls = integer(line, words[1], kMostProducts);
+      pass.program.products = {.qk = integer(line, words[1], kMostProducts)};
     } else if (word == "boxes" && words.size() == 4) {
       pass.program.boxes.push_back(
           {tensor(line, words[1]), integer(line, words[2], kMostRows), integer(line, words[3], kMostPanel)});

@@ -114,7 +114,7 @@ class HeadPass {
       entry.add_to_out(out, v_.max_abs[key]);
       out.by_probs += entry.prob * distance_to_out(query, v_.row(key), entry.kept);
       if (!gradients_) continue;
-      const DotTerms terms = dot_terms(dout_.row(query), v_.row(key), p.head_dim);
+      const DotTerms terms = dot_terms(dout_.row(query), v_.row(key), p.value_dim());
       entry.dprob = entry.kept * terms.sum;
       entry.abs_dprob = entry.kept * terms.abs_sum;
       abs_delta += entry.prob * entry.abs_dprob;
@@ -125,9 +125,9 @@ class HeadPass {
 
   /// @return max over the columns of |kept v - out|
   double distance_to_out(std::int64_t query, const double* v_row, double kept) const {
-    const double* out = &exact_.out[query * problem_.head_dim];
+    const double* out = &exact_.out[query * problem_.value_dim()];
     double largest = 0;
-    for (std::int64_t d = 0; d < problem_.head_dim; ++d) {
+    for (std::int64_t d = 0; d < problem_.value_dim(); ++d) {
       largest = std::max(largest, std::abs(kept * v_row[d] - out[d]));
     }
     return largest;
@@ -136,9 +136,9 @@ class HeadPass {
   void add_gradients(std::int64_t batch_head_kv, std::int64_t query, double abs_delta,
                      const std::vector<PairTerms>& row) const {
     const double scale = std::abs(problem_.scale());
-    const double* out = &exact_.out[query * problem_.head_dim];
+    const double* out = &exact_.out[query * problem_.value_dim()];
     const QueryTerms terms{std::abs(exact_.lse[query]), exact_.delta[query], abs_delta,
-                           dot_terms(dout_.row(query), out, problem_.head_dim).norm};
+                           dot_terms(dout_.row(query), out, problem_.value_dim()).norm};
     queries_[query] = terms;
     TermScale& dq = scale_.dq[query];
     for (std::size_t j = 0; j < row.size(); ++j) {

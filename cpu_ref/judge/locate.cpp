@@ -157,7 +157,7 @@ std::optional<Divergence> wrong_delta(const Reference& reference, const TileProg
   if (delta.empty() || !leaves(program, programs, TensorName::delta)) return std::nullopt;
   const std::vector<double> out = to_fp64(tensors[TensorName::out]),
                             dout = to_fp64(tensors[TensorName::dout]);
-  const std::int64_t cols = reference.problem().head_dim;
+  const std::int64_t cols = reference.problem().value_dim();
   for (std::int64_t row = 0; row < delta.shape().elements(); ++row) {
     const SlackProduct expected = slack_dot(&out[row * cols], &dout[row * cols], cols);
     if (ExactSum{expected.value, expected.slack}.admits(delta.get(row))) continue;
@@ -238,7 +238,7 @@ std::optional<Divergence> first_wrong_access(const TileProgram& program, const P
 
 std::optional<Divergence> first_wrong_visit(const TileProgram& program, const PassLog& log) {
   if (auto wrong_pass = other_pass(program, log)) return wrong_pass;
-  if (program.matmuls == 0) return std::nullopt;
+  if (program.products.count() == 0) return std::nullopt;
   TileProgram whole = program;  // a visit is to a tile, however many of its slices are loaded
   whole.diagonal_slices = 1;
   for (std::size_t cta = 0; cta < log.ctas.size(); ++cta) {

@@ -73,10 +73,13 @@ class PlaneCheck {
     if (!ends_at_padding(right)) return;  // padding is read as zero
     for (std::int64_t batch_head_kv = 0; batch_head_kv < p_.batch * p_.heads_kv; ++batch_head_kv) {
       const std::int64_t keys = p_.keys_of(batch_head_kv / p_.heads_kv), first = batch_head_kv * p_.seqlen_k;
-      std::fill(right_.begin() + (first + keys) * p_.head_dim,
-                right_.begin() + (first + p_.seqlen_k) * p_.head_dim, 0.0);
+      const std::int64_t cols = depth();
+      std::fill(right_.begin() + (first + keys) * cols, right_.begin() + (first + p_.seqlen_k) * cols, 0.0);
     }
   }
+
+  /// Of the products that the matrix is made of.
+  std::int64_t depth() const { return matrix_ == dprobs ? p_.value_dim() : p_.head_dim; }
 
   std::vector<ExactSum> expected_row(std::int64_t batch_head, std::int64_t i) const {
     switch (matrix_) {
@@ -93,11 +96,11 @@ class PlaneCheck {
 
   /// factor * left row i times every row of the key/value head.
   std::vector<ExactSum> product_row(std::int64_t batch_head, std::int64_t i, double factor) const {
-    const double* left = &left_[(batch_head * p_.seqlen_q + i) * p_.head_dim];
-    const double* right = &right_[batch_head / p_.group_size() * p_.seqlen_k * p_.head_dim];
+    const double* left = &left_[(batch_head * p_.seqlen_q + i) * depth()];
+    const double* right = &right_[batch_head / p_.group_size() * p_.seqlen_k * depth()];
     std::vector<ExactSum> row;
-    for (std::int64_t j = 0; j < p_.seqlen_k; ++j, right += p_.head_dim) {
-      const SlackProduct product = slack_dot(left, right, p_.head_dim);
+    for (std::int64_t j = 0; j < p_.seqlen_k; ++j, right += depth()) {
+      const SlackProduct product = slack_dot(left, right, depth());
       row.push_back(rounded_interval(dtype_, factor * product.value, std::abs(factor) * product.slack));
     }
     return row;

@@ -148,7 +148,7 @@ class QueryRow {
   }
 
   ExactRow out() {
-    ExactRow row{std::vector<double>(problem_.head_dim), {}};
+    ExactRow row{std::vector<double>(problem_.value_dim()), {}};
     for (std::size_t t = 0; t < keys_.size(); ++t) {
       const std::vector<double>& v = v_(keys_[t]);
       const double descale = descales_.of_value(keys_[t]);
@@ -231,8 +231,7 @@ KeyGradients key_gradients(const TensorSet& made, const std::vector<QueryHead>& 
   const AttentionProblem& p = made.problem();
   const ExactScores modified(made);
   const std::vector<double> k = RowReader(k_head)(key), v = RowReader(v_head)(key);
-  const std::vector<double> zeros(k.size());
-  KeyGradients gradients{{zeros, {}}, {zeros, {}}};
+  KeyGradients gradients{{std::vector<double>(k.size()), {}}, {std::vector<double>(v.size()), {}}};
   for (const QueryHead& head : heads) {
     RowReader q_row(head.q), dout_row(head.dout);
     for (std::int64_t i = 0; i < p.seqlen_q; ++i) {

@@ -21,11 +21,11 @@ bool is_backward(PassName pass) {
 
 }  // namespace
 
-TileReplay::Matrix::Matrix(const Tensor& tensor) : values(to_fp64(tensor)) {
-  const auto cols = static_cast<std::size_t>(tensor.shape().cols);
-  for (std::size_t i = 0; i < values.size(); i += cols) {
+TileReplay::Matrix::Matrix(const Tensor& tensor) : values(to_fp64(tensor)), cols(tensor.shape().cols) {
+  const auto columns = static_cast<std::size_t>(cols);
+  for (std::size_t i = 0; i < values.size(); i += columns) {
     double sum = 0, magnitude = 0;
-    for (std::size_t d = 0; d < cols; ++d) {
+    for (std::size_t d = 0; d < columns; ++d) {
       sum += values[i + d];
       magnitude += std::abs(values[i + d]);
     }
@@ -112,7 +112,7 @@ bool TileReplay::can_replay(const TileProgram& program) {
 }
 
 SlackProduct TileReplay::dot(const Matrix& a, std::int64_t a_row, const Matrix& b, std::int64_t b_row) const {
-  const std::int64_t cols = program_->problem.head_dim;
+  const std::int64_t cols = a.cols;
   SlackProduct product = slack_dot(&a.values[a_row * cols], &b.values[b_row * cols], cols);
   if (program_->fp8_sums != Fp8Sums::fp32) {
     product.value = fp8_dot(program_->problem.dtype, &a.values[a_row * cols], &b.values[b_row * cols], cols);

@@ -70,6 +70,7 @@ class TileReplay {
   /// A tensor in fp64 with the sums of its rows.
   struct Matrix {
     std::vector<double> values, row_sums, row_magnitudes;
+    std::int64_t cols = 1;
     Matrix() = default;
     explicit Matrix(const Tensor& tensor);
   };

@@ -196,6 +196,25 @@ void add_padding(CaseList& list, TileShape tile) {
   }
 }
 
+/// Values with more, and with fewer columns than keys.
+void add_value_dims(CaseList& list, TileShape tile) {
+  int turn = 0;
+  for (const auto& [head_dim, head_dim_v] : {std::pair{24, 16}, {16, 40}, {192, 128}, {1, 3}}) {
+    for (const Mask& mask : masks_for(tile)) {
+      VerifyCase c = list.several_tiles();
+      c.problem.heads = 4;
+      c.problem.head_dim = head_dim;
+      c.problem.head_dim_v = head_dim_v;
+      c.problem.dtype = kElementTypes[turn % 5];
+      if (turn % 3 == 2) c.splits = {SplitPolicy::Kind::number, 2};
+      c.pack_gqa = turn % 4 == 3;
+      if (turn % 7 == 6) c.problem.dropout = 0.25;
+      list.add(c, mask);
+      ++turn;
+    }
+  }
+}
+
 void add_orders(CaseList& list) {
   for (TileOrder order : {TileOrder::row_major, TileOrder::longest_first, TileOrder::head_swizzled}) {
     for (Scan scan : {Scan::ascending, Scan::descending, Scan::sawtooth}) {
@@ -303,7 +322,7 @@ void add_score_mods(CaseList& list, TileShape tile) {
       if (turn % 7 == 2) c.problem.key_lengths = {0, tile.block_n + 2};
       if (turn % 7 == 3) c.problem.dropout = 0.25;
       if (turn % 7 == 4) c.problem.softmax_scale = -0.25;
-      list.add(c, mask, 1);
+      list.add(c, mask, &mods == &all_mods.front() ? 1 : 2);
       ++turn;
     }
   }
@@ -323,6 +342,7 @@ std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_
   add_diagonal_slices(list, tile);
   add_descales(list, tile);
   add_splits(list, tile);
+  add_value_dims(list, tile);
   add_score_mods(list, tile);
   return list.take();
 }

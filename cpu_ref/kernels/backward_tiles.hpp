@@ -29,7 +29,7 @@ class BackwardTiles {
 
  private:
   ElementType dtype_;
-  int head_dim_;
+  int value_dim_;
   bool cuts_tiles_;
   TileScoreMods score_mods_;
   DropoutMask dropout_;

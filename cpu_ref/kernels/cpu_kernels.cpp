@@ -15,8 +15,8 @@ constexpr FeatureSet kBackwardFeatures{Feature::fp32,    Feature::fp16,         
 Capabilities capabilities_of(Algorithm algorithm) {
   FeatureSet forward = kBackwardFeatures | kNarrowTypes, backward = kBackwardFeatures;
   if (algorithm != Algorithm::flash1) {
-    forward = forward | score_mod_features() | FeatureSet{Feature::descales};
-    backward = backward | score_mod_features();
+    forward = forward | score_mod_features() | FeatureSet{Feature::value_dim, Feature::descales};
+    backward = backward | score_mod_features() | FeatureSet{Feature::value_dim};
   }
   if (algorithm == Algorithm::flash2) {
     forward = forward | FeatureSet{Feature::split_keys, Feature::packed_heads};

@@ -33,6 +33,7 @@ enum class Feature : std::uint8_t {
   split_keys,    // option: several CTAs share the keys of a q tile
   packed_heads,  // option: a q tile's rows are those of a whole group of heads
   query_splits,  // option: several CTAs share the queries of a kv tile
+  value_dim,     // values with other columns than queries and keys
   softcap,       // score modifiers from here on, in the order of score_mod_rows()
   alibi,
   learned_sink,

@@ -23,6 +23,7 @@ class Flash2Forward {
  public:
   explicit Flash2Forward(const TileProgram& program)
       : head_dim_(static_cast<int>(program.problem.head_dim)),
+        value_dim_(static_cast<int>(program.problem.value_dim())),
         dtype_(program.problem.dtype),
         sums_(program),
         two_level_(program.fp8_sums == Fp8Sums::two_level),
@@ -34,11 +35,11 @@ class Flash2Forward {
         q_(program.tile.block_m, head_dim_),
         q_transposed_(head_dim_, program.tile.block_m),
         k_(program.tile.block_n, head_dim_),
-        v_(program.tile.block_n, head_dim_),
+        v_(program.tile.block_n, value_dim_),
         probs_(program.tile.block_n, program.tile.block_m),
         factors_(dropout_.active() ? program.tile.block_n : 0, program.tile.block_m),
-        out_(program.tile.block_m, head_dim_),
-        part_(two_level_ ? program.tile.block_m : 0, head_dim_),
+        out_(program.tile.block_m, value_dim_),
+        part_(two_level_ ? program.tile.block_m : 0, value_dim_),
         row_max_(1, program.tile.block_m),
         row_sum_(1, program.tile.block_m),
         rescale_(1, program.tile.block_m) {}
@@ -90,14 +91,14 @@ class Flash2Forward {
     const float unit_ratio = by_block_ ? take_unit(cta.descale(TensorName::v, at)) : 1.0f;
     for (int i = 0; i < place.queries; ++i) {
       const float alpha = rescale_.data()[i] * unit_ratio;
-      if (alpha != 1.0f) scale_values(out_.row(i), alpha, head_dim_);
+      if (alpha != 1.0f) scale_values(out_.row(i), alpha, value_dim_);
     }
     if (two_level_) {
       part_.zero();
-      add_to_owned(parts, probs_, v, part_, head_dim_, sums_);
-      for (int i = 0; i < place.queries; ++i) add_values(out_.row(i), part_.row(i), head_dim_);
+      add_to_owned(parts, probs_, v, part_, value_dim_, sums_);
+      for (int i = 0; i < place.queries; ++i) add_values(out_.row(i), part_.row(i), value_dim_);
     } else {
-      add_to_owned(parts, probs_, v, out_, head_dim_, sums_);
+      add_to_owned(parts, probs_, v, out_, value_dim_, sums_);
     }
 
     if (state) {
@@ -107,7 +108,7 @@ class Flash2Forward {
         state->row_sum += static_cast<double>(row_sum_.data()[i]);
       }
       state->probs = visible_sum(place, probs_);
-      state->accum = tile_sum(out_.view(), place.queries, head_dim_);
+      state->accum = tile_sum(out_.view(), place.queries, value_dim_);
     }
   }
 
@@ -123,7 +124,7 @@ class Flash2Forward {
     for (int i = 0; i < cta.queries(owned); ++i) {
       const float row_sum = row_sum_.data()[i];
       const bool empty = row_sum == 0.0f;
-      scale_values(out_.row(i), empty ? 0.0f : v_unit_ / row_sum, head_dim_);
+      scale_values(out_.row(i), empty ? 0.0f : v_unit_ / row_sum, value_dim_);
       row_max_.data()[i] =
           log_sum_exp(row_max_.data()[i], scale_.magnitude * descale_, row_sum / scale_.probs_factor);
     }
@@ -133,7 +134,7 @@ class Flash2Forward {
     cta.store_stats(partial ? TensorName::lse_partial : TensorName::lse, to, row_max_.data());
   }
 
-  int head_dim_;
+  int head_dim_, value_dim_;
   ElementType dtype_;
   ProductSums sums_;
   bool two_level_, by_block_;
@@ -152,9 +153,9 @@ class Flash2Forward {
 class Combine {
  public:
   explicit Combine(const TileProgram& program)
-      : head_dim_(static_cast<int>(program.problem.head_dim)),
-        part_(program.tile.block_m, head_dim_),
-        out_(program.tile.block_m, head_dim_),
+      : value_dim_(static_cast<int>(program.problem.value_dim())),
+        part_(program.tile.block_m, value_dim_),
+        out_(program.tile.block_m, value_dim_),
         row_states_(program),
         part_lse_(static_cast<std::size_t>(padded(program.tile.block_m))),
         max_(part_lse_.size()),
@@ -176,7 +177,7 @@ class Combine {
     for (int row = 0; row < rows; ++row) {
       const auto r = static_cast<std::size_t>(row);
       if (sum_[r] == 0.0f) continue;
-      scale_values(out_.row(row), 1.0f / sum_[r], head_dim_);
+      scale_values(out_.row(row), 1.0f / sum_[r], value_dim_);
       max_[r] += std::log(sum_[r]);
     }
     cta.store(TensorName::out, owned, out_.view());
@@ -190,18 +191,18 @@ class Combine {
     float* const out = out_.row(row);
     if (lse == kMinusInfinity) return;
     if (max_[r] == kMinusInfinity) {  // the first: its bits as they are
-      std::copy_n(part, head_dim_, out);
+      std::copy_n(part, value_dim_, out);
       max_[r] = lse;
       sum_[r] = 1.0f;
       return;
     }
     const float max = std::max(max_[r], lse), before = std::exp(max_[r] - max), here = std::exp(lse - max);
-    for (int i = 0; i < head_dim_; ++i) out[i] = out[i] * before + part[i] * here;
+    for (int i = 0; i < value_dim_; ++i) out[i] = out[i] * before + part[i] * here;
     sum_[r] = sum_[r] * before + here;
     max_[r] = max;
   }
 
-  int head_dim_;
+  int value_dim_;
   Tile part_, out_;
   RowStates row_states_;
   std::vector<float> part_lse_, max_, sum_;

@@ -21,10 +21,11 @@ class Delta {
  public:
   explicit Delta(const TileProgram& program)
       : head_dim_(static_cast<int>(program.problem.head_dim)),
+        value_dim_(static_cast<int>(program.problem.value_dim())),
         clears_dq_(has(program.epilogue, TensorName::dq_accum)),
         sums_sinks_(has(program.epilogue, TensorName::dsink)),
-        out_(program.tile.block_m, head_dim_),
-        dout_(program.tile.block_m, head_dim_),
+        out_(program.tile.block_m, value_dim_),
+        dout_(program.tile.block_m, value_dim_),
         zeros_(clears_dq_ ? program.tile.block_m : 0, head_dim_),
         delta_(1, program.tile.block_m),
         lse_(1, program.tile.block_m) {}
@@ -38,7 +39,7 @@ class Delta {
       cta.load_stats(TensorName::lse, at, lse_.data());
       cta.load_heads(TensorName::sink, at, &sink);
     }
-    row_dots(dout, out, cta.queries(at), head_dim_, delta_.data());
+    row_dots(dout, out, cta.queries(at), value_dim_, delta_.data());
     cta.store_stats(TensorName::delta, at, delta_.data());
     if (clears_dq_) cta.store(TensorName::dq_accum, at, zeros_.view());
     if (sums_sinks_) {
@@ -48,7 +49,7 @@ class Delta {
   }
 
  private:
-  int head_dim_;
+  int head_dim_, value_dim_;
   bool clears_dq_, sums_sinks_;
   Tile out_, dout_, zeros_, delta_, lse_;
 };
@@ -62,16 +63,17 @@ class KeyBlocks {
         stores_dq_(program.dq_start != DqStart::cleared),
         sums_dkdv_(program.query_splits() > 1),
         head_dim_(static_cast<int>(program.problem.head_dim)),
+        value_dim_(static_cast<int>(program.problem.value_dim())),
         k_(program.tile.block_n, head_dim_),
-        v_(program.tile.block_n, head_dim_),
+        v_(program.tile.block_n, value_dim_),
         k_transposed_(head_dim_, program.tile.block_n),
-        v_transposed_(head_dim_, program.tile.block_n),
+        v_transposed_(value_dim_, program.tile.block_n),
         q_(program.tile.block_m, head_dim_),
-        dout_(program.tile.block_m, head_dim_),
+        dout_(program.tile.block_m, value_dim_),
         lse_log2_(1, program.tile.block_m),
         delta_(1, program.tile.block_m),
         dk_(program.tile.block_n, head_dim_),
-        dv_(program.tile.block_n, head_dim_),
+        dv_(program.tile.block_n, value_dim_),
         dq_(reduces_dq_ ? program.tile.block_m : 0, head_dim_) {}
 
   void operator()(Cta& cta) {
@@ -84,7 +86,7 @@ class KeyBlocks {
       k_view_ = cta.load(TensorName::k, owned, k_);
       const TileView v = cta.load(TensorName::v, owned, v_);
       transpose_tile(k_view_, cta.keys(owned), head_dim_, math_.scale.sign, k_transposed_);
-      transpose_tile(v, cta.keys(owned), head_dim_, 1.0f, v_transposed_);
+      transpose_tile(v, cta.keys(owned), value_dim_, 1.0f, v_transposed_);
       math_.load(cta, owned);
     }
     for (int head = cta.first_head(); head < cta.end_head(); ++head) {
@@ -120,7 +122,7 @@ class KeyBlocks {
     math_.probs_from_lse(place, full, lse_log2_.data(), state);
     math_.multiply_dprobs(parts, dout, v_transposed_.view());
     math_.gradient(place, delta_.data(), state);
-    add_to_owned(parts, math_.probs, dout, dv_, head_dim_);
+    add_to_owned(parts, math_.probs, dout, dv_, value_dim_);
     add_to_owned(parts, math_.dscores, q, dk_, head_dim_);
     if (reduces_dq_) {
       multiply_by_owned(parts, math_.dscores, k_view_, dq_, head_dim_);
@@ -131,13 +133,13 @@ class KeyBlocks {
     }
     if (state) {
       state->accum =
-          tile_sum(dk_.view(), place.keys, head_dim_) + tile_sum(dv_.view(), place.keys, head_dim_);
+          tile_sum(dk_.view(), place.keys, head_dim_) + tile_sum(dv_.view(), place.keys, value_dim_);
     }
   }
 
   BackwardTiles math_;
   bool reduces_dq_, stores_dq_, sums_dkdv_;
-  int head_dim_;
+  int head_dim_, value_dim_;
   TileView k_view_;
   Tile k_, v_, k_transposed_, v_transposed_, q_, dout_, lse_log2_, delta_, dk_, dv_, dq_;
 };
@@ -151,18 +153,19 @@ class QueryBlocks {
         reduces_dkdv_(program.name == PassName::dqdkdv),
         sums_sinks_(has(program.epilogue, TensorName::dsink)),
         head_dim_(static_cast<int>(program.problem.head_dim)),
+        value_dim_(static_cast<int>(program.problem.value_dim())),
         q_(program.tile.block_m, head_dim_),
-        dout_(program.tile.block_m, head_dim_),
-        out_(reduces_dkdv_ ? program.tile.block_m : 0, head_dim_),
+        dout_(program.tile.block_m, value_dim_),
+        out_(reduces_dkdv_ ? program.tile.block_m : 0, value_dim_),
         q_transposed_(head_dim_, program.tile.block_m),
-        dout_transposed_(head_dim_, program.tile.block_m),
+        dout_transposed_(value_dim_, program.tile.block_m),
         lse_log2_(1, program.tile.block_m),
         delta_(1, program.tile.block_m),
         k_(program.tile.block_n, head_dim_),
-        v_(program.tile.block_n, head_dim_),
+        v_(program.tile.block_n, value_dim_),
         dq_(program.tile.block_m, head_dim_),
         dk_(reduces_dkdv_ ? program.tile.block_n : 0, head_dim_),
-        dv_(reduces_dkdv_ ? program.tile.block_n : 0, head_dim_) {}
+        dv_(reduces_dkdv_ ? program.tile.block_n : 0, value_dim_) {}
 
   void operator()(Cta& cta) {
     const int block = cta.first_block();
@@ -187,7 +190,7 @@ class QueryBlocks {
     if (reduces_dkdv_) {
       const TileView out = cta.load(TensorName::out, owned, out_);
       dout_view_ = cta.load(TensorName::dout, owned, dout_);
-      row_dots(dout_view_, out, queries, head_dim_, delta_.data());
+      row_dots(dout_view_, out, queries, value_dim_, delta_.data());
       cta.load_stats(TensorName::lse, owned, lse_log2_.data());
     } else {
       dout_view_ = cta.load(TensorName::dout, owned, dout_);
@@ -202,7 +205,7 @@ class QueryBlocks {
     }
     to_lse_log2(lse_log2_.data(), queries);
     transpose_tile(q_view_, queries, head_dim_, math_.scale.sign, q_transposed_);
-    transpose_tile(dout_view_, queries, head_dim_, 1.0f, dout_transposed_);
+    transpose_tile(dout_view_, queries, value_dim_, 1.0f, dout_transposed_);
   }
 
   void step(Cta& cta, const TileCoord& at, bool full) {
@@ -219,7 +222,7 @@ class QueryBlocks {
     add_to_owned(parts, math_.dscores, k, dq_, head_dim_);
     if (reduces_dkdv_) {
       multiply_by_owned(parts, math_.dscores, q_view_, dk_, head_dim_);
-      multiply_by_owned(parts, math_.probs, dout_view_, dv_, head_dim_);
+      multiply_by_owned(parts, math_.probs, dout_view_, dv_, value_dim_);
       cta.in_turn([&](bool) {
         cta.reduce(TensorName::dk_accum, at, dk_.view());
         cta.reduce(TensorName::dv_accum, at, dv_.view());
@@ -230,7 +233,7 @@ class QueryBlocks {
 
   BackwardTiles math_;
   bool reduces_dkdv_, sums_sinks_;
-  int head_dim_;
+  int head_dim_, value_dim_;
   float dsink_ = 0;  // of the owned rows
   TileView q_view_, dout_view_;
   Tile q_, dout_, out_, q_transposed_, dout_transposed_, lse_log2_, delta_, k_, v_, dq_, dk_, dv_;

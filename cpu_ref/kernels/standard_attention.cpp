@@ -27,14 +27,14 @@ void for_each_inner_tile(Cta& cta, int head, Step&& step) {
 class RowsTimesRows {
  public:
   explicit RowsTimesRows(const TileProgram& program)
-      : head_dim_(static_cast<int>(program.problem.head_dim)),
+      : depth_(static_cast<int>(program.extent(program.prologue[0].tensor).cols)),
         left_name_(program.prologue[0].tensor),
         right_name_(program.phases[0][0].tensor),
         product_name_(program.phases[0][1].tensor),
         factor_(program.name == PassName::scores ? StoredScoreScale(program.problem).factor : 1.0f),
-        left_(program.tile.block_m, head_dim_),
-        right_(program.tile.block_n, head_dim_),
-        right_transposed_(head_dim_, program.tile.block_n),
+        left_(program.tile.block_m, depth_),
+        right_(program.tile.block_n, depth_),
+        right_transposed_(depth_, program.tile.block_n),
         product_(program.tile.block_m, program.tile.block_n) {}
 
   void operator()(Cta& cta) {
@@ -42,8 +42,8 @@ class RowsTimesRows {
     for_each_inner_tile(cta, cta.first_head(), [&](const TileCoord& at) {
       const ScoreTile place(cta, at, Queries::rows);
       const TileView right = cta.load(right_name_, at, right_);
-      transpose_tile(right, place.keys, head_dim_, 1.0f, right_transposed_);
-      tile_matmul(left.rows(), right_transposed_.view(), product_, place.queries, place.keys, head_dim_,
+      transpose_tile(right, place.keys, depth_, 1.0f, right_transposed_);
+      tile_matmul(left.rows(), right_transposed_.view(), product_, place.queries, place.keys, depth_,
                   Accumulate::no);
       if (TileState* state = cta.observe(at)) {
         (product_name_ == TensorName::scores ? state->scores : state->dprobs) = visible_sum(place, product_);
@@ -56,7 +56,7 @@ class RowsTimesRows {
   }
 
  private:
-  int head_dim_;
+  int depth_;
   TensorName left_name_, right_name_, product_name_;
   float factor_;
   Tile left_, right_, right_transposed_, product_;
@@ -212,7 +212,7 @@ class RowGradient {
 class MatrixTimesRows {
  public:
   explicit MatrixTimesRows(const TileProgram& program)
-      : head_dim_(static_cast<int>(program.problem.head_dim)),
+      : cols_(static_cast<int>(program.extent(program.epilogue[0].tensor).cols)),
         matrix_name_(program.phases[0][0].tensor),
         rows_name_(program.phases[0][1].tensor),
         product_name_(program.epilogue[0].tensor),
@@ -222,8 +222,8 @@ class MatrixTimesRows {
         dropout_(program.problem.seed, matrix_name_ == TensorName::probs ? program.problem.dropout : 0.0),
         matrix_(program.tile.block_m, program.tile.block_n),
         factors_(dropout_.active() ? program.tile.block_m : 0, program.tile.block_n),
-        rows_(program.axis == Axis::q ? program.tile.block_n : program.tile.block_m, head_dim_),
-        product_(program.axis == Axis::q ? program.tile.block_m : program.tile.block_n, head_dim_) {}
+        rows_(program.axis == Axis::q ? program.tile.block_n : program.tile.block_m, cols_),
+        product_(program.axis == Axis::q ? program.tile.block_m : program.tile.block_n, cols_) {}
 
   void operator()(Cta& cta) {
     const bool transposed = cta.program().axis == Axis::kv;
@@ -240,12 +240,12 @@ class MatrixTimesRows {
           round_to(dtype_, matrix_.data(), place.queries * matrix_.stride());
         }
         const int owned = transposed ? place.keys : place.queries;
-        tile_matmul(transposed ? matrix_.transposed() : matrix_.by_rows(), rows, product_, owned, head_dim_,
+        tile_matmul(transposed ? matrix_.transposed() : matrix_.by_rows(), rows, product_, owned, cols_,
                     transposed ? place.queries : place.keys, Accumulate::yes);
         if (TileState* state = cta.observe(at)) {
           const bool probs = matrix_name_ == TensorName::probs;
           (probs ? state->probs : state->dscores) = visible_sum(place, matrix_);
-          state->accum = tile_sum(product_.view(), owned, head_dim_);
+          state->accum = tile_sum(product_.view(), owned, cols_);
         }
       });
     }
@@ -254,7 +254,7 @@ class MatrixTimesRows {
   }
 
  private:
-  int head_dim_;
+  int cols_;
   TensorName matrix_name_, rows_name_, product_name_;
   float factor_;
   ElementType dtype_;

@@ -51,7 +51,7 @@ std::vector<TileProgram> flash1_forward(const AttentionProblem& problem, const P
   forward.prologue = {load(k), load(v)};
   forward.phases = {{load(q), load(running_out), load(row_sum), load(row_max), store(running_out),
                      store(row_sum), store(row_max)}};
-  forward.matmuls = 2;
+  forward.products = products_of(Direction::forward);
   if (!narrow) return {forward};
   return {forward,
           convert_pass(problem, PassName::forward, Axis::q, {load(out_accum)}, {store(out)}, options)};
@@ -67,7 +67,7 @@ std::vector<TileProgram> flash1_backward(const AttentionProblem& problem, const 
   main.phases = {
       {load(q), load(out), load(dout), load(dq_accum), load(row_sum), load(row_max), store(dq_accum)}};
   main.epilogue = {store(dk), store(dv)};
-  main.matmuls = 5;
+  main.products = products_of(Direction::backward);
   return {main, convert_pass(problem, PassName::dkdvdq, Axis::q, {load(dq_accum)}, {store(dq)}, options)};
 }
 
@@ -78,7 +78,7 @@ std::vector<TileProgram> flash2_forward(const AttentionProblem& problem, const P
   load_score_operands(forward);
   forward.phases = {{load(k), load(v)}};
   forward.epilogue = {store(out), store(lse)};
-  forward.matmuls = 2;
+  forward.products = products_of(Direction::forward);
   forward.pack_gqa = options.pack_gqa;
   const std::int64_t q_tiles = problem.batch * forward.q_heads() * forward.num_blocks();
   forward.splits =
@@ -143,7 +143,7 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
     main.phases = {{load(k), load(v), reduce(dk_accum), reduce(dv_accum)}};
     main.epilogue = {store(dq)};
     sum_sink_gradient(main);
-    main.matmuls = 5;
+    main.products = products_of(Direction::backward);
     return {init_pass(problem, PassName::dqdkdv, options), main,
             convert_dkdv(problem, PassName::dqdkdv, options)};
   }
@@ -169,7 +169,7 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
   load_score_operands(dkdv);
   dkdv.phases = {{load(q), load(dout), load(lse), load(delta)}};
   dkdv.epilogue = {store(dk), store(dv)};
-  dkdv.matmuls = fused ? 5 : 4;
+  dkdv.products = fused ? products_of(Direction::backward) : Products{2, 2};
   if (fused) {
     dkdv.phases[0].push_back(clears ? reduce(dq_accum) : store_then_reduce(dq_accum));
     dkdv.ordered = ordered;
@@ -188,7 +188,7 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
   load_score_operands(dq_pass);
   dq_pass.phases = {{load(k), load(v)}};
   dq_pass.epilogue = {store(dq)};
-  dq_pass.matmuls = 3;
+  dq_pass.products = {2, 1};
   dkdv.single_launch = dq_pass.single_launch = options.backward == BackwardOrder::single_launch;
   return {delta_pass, dkdv, dq_pass};
 }

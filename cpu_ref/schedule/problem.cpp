@@ -109,6 +109,8 @@ void validate(const AttentionProblem& p) {
   require(p.seqlen_k >= 1 && p.seqlen_k <= kMaxSeqlen, "seqlen_k", p.seqlen_k, lengths);
   require(p.head_dim >= 1 && p.head_dim <= kMaxHeadDim, "head_dim", p.head_dim,
           "must lie in 1 ... " + std::to_string(kMaxHeadDim));
+  require(p.head_dim_v >= 0 && p.head_dim_v <= kMaxHeadDim, "head_dim_v", p.head_dim_v,
+          "must lie in 1 ... " + std::to_string(kMaxHeadDim));
   require(p.window_left >= -1, "window", p.window_left,
           "the left side must be at least 0, or -1 for no limit");
   require(p.window_right >= -1, "window", p.window_right,
@@ -142,7 +144,7 @@ void validate(const AttentionProblem& p) {
   }
   const std::int64_t longest = std::max(p.seqlen_q, p.seqlen_k);
   constexpr std::int64_t kWorkingFactor = 64;  // fp32, times the passes and tensors that are summed
-  if (__builtin_mul_overflow(batch_heads, longest * std::max(longest, p.head_dim), &bytes) ||
+  if (__builtin_mul_overflow(batch_heads, longest * std::max({longest, p.head_dim, p.head_dim_v}), &bytes) ||
       __builtin_mul_overflow(bytes, kWorkingFactor, &bytes)) {
     throw BadInput("batch * heads * seqlen_q * seqlen_k",
                    std::to_string(p.batch) + " * " + std::to_string(p.heads) + " * " +
@@ -160,7 +162,9 @@ std::string describe(const AttentionProblem& p) {
   } else {
     text << " Nq" << p.seqlen_q << " Nk" << p.seqlen_k;
   }
-  text << " D" << p.head_dim << " " << to_string(p.dtype);
+  text << " D" << p.head_dim;
+  if (p.value_dim() != p.head_dim) text << "/" << p.value_dim();
+  text << " " << to_string(p.dtype);
   if (p.causal) text << " causal";
   if (p.windowed()) text << " window(" << p.window_left << "," << p.window_right << ")";
   constexpr std::size_t kMostLengths = 8;
@@ -251,6 +255,17 @@ std::span<const Preset> presets() {
         .dtype = ElementType::bf16,
         .causal = true,
         .score_mods = {.alibi = true}}},
+      {"deepseek-v3",
+       "queries and keys of 192, values of 128: a layer of DeepSeek V3 over a prompt of 4k",
+       {.batch = 1,
+        .heads = 128,
+        .heads_kv = 128,
+        .seqlen_q = 4096,
+        .seqlen_k = 4096,
+        .head_dim = 192,
+        .dtype = ElementType::bf16,
+        .causal = true,
+        .head_dim_v = 128}},
       {"long-128k",
        "one long sequence: the K/V of a head exceed the L2",
        {.batch = 1,

@@ -44,7 +44,7 @@ std::vector<TileProgram> standard_forward_programs(const AttentionProblem& probl
   TileProgram s = make_pass(PassName::scores, problem, Axis::q, options);
   s.prologue = {load(q)};
   s.phases = {{load(k), store(scores)}};
-  s.matmuls = 1;
+  s.products = {.qk = 1};
   TileProgram softmax = make_pass(PassName::softmax, problem, Axis::q, options);
   if (problem.score_mods.learned_sink) softmax.init = {load(sink)};
   load_score_operands(softmax);
@@ -53,7 +53,7 @@ std::vector<TileProgram> standard_forward_programs(const AttentionProblem& probl
   TileProgram output = make_pass(PassName::output, problem, Axis::q, options);
   output.phases = {{load(probs), load(v)}};
   output.epilogue = {store(out)};
-  output.matmuls = 1;
+  output.products = {.v = 1};
   return {s, softmax, output};
 }
 
@@ -64,11 +64,11 @@ std::vector<TileProgram> standard_backward_programs(const AttentionProblem& prob
   dv_pass.kv_heads = true;
   dv_pass.phases = {{load(probs), load(dout)}};
   dv_pass.epilogue = {store(dv)};
-  dv_pass.matmuls = 1;
+  dv_pass.products = {.v = 1};
   TileProgram dp = make_pass(PassName::dprobs, problem, Axis::q, options);
   dp.prologue = {load(dout)};
   dp.phases = {{load(v), store(dprobs)}};
-  dp.matmuls = 1;
+  dp.products = {.v = 1};
   TileProgram ds = make_pass(PassName::dscores, problem, Axis::q, options);
   std::vector<Operand> rows = {load(probs), load(dprobs)};
   if (change_gradients(problem.score_mods)) {  // a derivative is one at a score
@@ -81,12 +81,12 @@ std::vector<TileProgram> standard_backward_programs(const AttentionProblem& prob
   TileProgram dq_pass = make_pass(PassName::dq_gemm, problem, Axis::q, options);
   dq_pass.phases = {{load(dscores), load(k)}};
   dq_pass.epilogue = {store(dq)};
-  dq_pass.matmuls = 1;
+  dq_pass.products = {.qk = 1};
   TileProgram dk_pass = make_pass(PassName::dk_gemm, problem, Axis::kv, options);
   dk_pass.kv_heads = true;
   dk_pass.phases = {{load(dscores), load(q)}};
   dk_pass.epilogue = {store(dk)};
-  dk_pass.matmuls = 1;
+  dk_pass.products = {.qk = 1};
   return {dv_pass, dp, ds, dq_pass, dk_pass};
 }
 

@@ -167,7 +167,7 @@ struct TileProgram {
   struct {
     WordAccesses pass, cta, first_sum, later_sum;
   } words;
-  int matmuls = 0;       // block_m x block_n x head_dim products a visited tile
+  Products products;     // a visited tile
   bool ordered = false;  // reductions to the same place come in the order of the CTAs' blocks
   DqStart dq_start = DqStart::cleared;
   int dq_flags = 1;  // a q tile's, see DqStart
@@ -237,8 +237,8 @@ struct TileProgram {
   int query_heads_of_cta() const;
   /// Tiles visited by all CTAs.
   std::int64_t visited_tiles() const;
-  /// Entries of the score matrix, and beyond its end, in the parts of tiles that all CTAs compute; each costs
-  /// `matmuls` products.
+  /// Entries of the score matrix, and beyond its end, in the parts of tiles that all CTAs compute; each is
+  /// one of every product.
   std::int64_t computed_entries() const;
   /// Whether the prologue is run for `block` of a batch entry: there is something to do with what it loads.
   bool has_prologue(int batch, int block) const;

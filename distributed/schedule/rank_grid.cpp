@@ -21,6 +21,8 @@ void require_no_option(const AttentionProblem& problem) {
     throw BadInput("key_lengths", std::to_string(problem.key_lengths.front()) + ",...",
                    "must be left out with several GPUs: schedules split keys that all are seen");
   }
+  require(problem.value_dim() == problem.head_dim, "head_dim_v", problem.head_dim_v,
+          "must be left out with several GPUs: schedules exchange rows of one length");
   if (problem.score_mods.any()) {
     throw BadInput("score modifiers", "of" + describe(problem.score_mods),
                    "must be left out with several GPUs: a slice does not know the places of its pairs");

@@ -105,7 +105,7 @@ AttentionProblem make_problem(std::int64_t batch, std::int64_t heads, std::int64
                               std::vector<std::int64_t> key_lengths, const std::string& descale_q,
                               const std::string& descale_k, const std::string& descale_v,
                               std::optional<std::array<int, 2>> descale_block,
-                              const std::map<std::string, double>& score_mods) {
+                              const std::map<std::string, double>& score_mods, std::int64_t head_dim_v) {
   AttentionProblem problem{batch,
                            heads,
                            heads_kv,
@@ -122,6 +122,7 @@ AttentionProblem make_problem(std::int64_t batch, std::int64_t heads, std::int64
                            std::move(key_lengths),
                            {parse_descale("descale_q", descale_q), parse_descale("descale_k", descale_k),
                             parse_descale("descale_v", descale_v)}};
+  problem.head_dim_v = head_dim_v == head_dim ? 0 : head_dim_v;
   for (const auto& [name, number] : score_mods) set_score_mod(problem.score_mods, name, number);
   if (descale_block) problem.descales.block = {(*descale_block)[0], (*descale_block)[1]};
   validate(problem);
@@ -139,7 +140,7 @@ void bind_problem(nb::module_& module) {
            "head_dim"_a, "dtype"_a, "causal"_a, "window"_a, "scale"_a.none(), "dropout"_a, "seed"_a,
            "key_lengths"_a = std::vector<std::int64_t>(), "descale_q"_a = "1", "descale_k"_a = "1",
            "descale_v"_a = "1", "descale_block"_a.none() = nb::none(),
-           "score_mods"_a = std::map<std::string, double>())
+           "score_mods"_a = std::map<std::string, double>(), "head_dim_v"_a = 0)
       .def(
           "with_seed",
           [](AttentionProblem problem, std::uint64_t seed) {

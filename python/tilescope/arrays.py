@@ -201,7 +201,7 @@ def attention(
     ----------
     q : array, (B, H, Nq, D)
         float32, float16, bfloat16 or float8; any strides. k, v: (B, Hkv, Nk, D) of the same type, where Hkv
-        divides H. With ``layout="bnhd"``: (B, Nq, H, D) and (B, Nk, Hkv, D).
+        divides H, and v may have columns of its own number, which the output then has. With ``layout="bnhd"``: (B, Nq, H, D) and (B, Nk, Hkv, D).
     causal, window, scale, dropout, seed
         As of `Problem`. Dropout needs a seed.
     key_lengths : sequence of int, or boolean array (B, Nk)
@@ -254,7 +254,7 @@ def attention(
     problem = _problem(
         arrays, layout, dropout, seed, key_lengths, causal=causal, window=window, scale=scale, **fields, **mods
     )  # fmt: skip
-    out = np.empty(arrays[0].shape, _numpy_type(problem._handle.output_type(), arrays[0]))
+    out = np.empty(_out_shape(arrays), _numpy_type(problem._handle.output_type(), arrays[0]))
     lse = np.empty((problem.batch, problem.heads, problem.seqlen_q), np.float32)
     _native.attention_forward(
         problem._handle,
@@ -304,8 +304,8 @@ def attention_backward(
     problem = _problem(
         inputs, layout, dropout, seed, key_lengths, causal=causal, window=window, scale=scale, **mods
     )  # fmt: skip
-    _require_like("dout", arrays["dout"], arrays["q"])
-    _require_like("out", arrays["out"], arrays["q"])
+    for name in ("dout", "out"):
+        _require_like(name, arrays[name], arrays["q"], _out_shape(inputs))
     sums = _host_array("lse", lse)
     shape = (problem.batch, problem.heads, problem.seqlen_q)
     if sums.shape != shape or sums.dtype != np.float32:
@@ -359,11 +359,11 @@ def exact_attention(
     problem = _problem(
         arrays, layout, dropout, seed, key_lengths, causal=causal, window=window, scale=scale, **fields, **mods
     )  # fmt: skip
-    shapes = {"out": arrays[0].shape, "lse": (problem.batch, problem.heads, problem.seqlen_q)}
+    shapes = {"out": _out_shape(arrays), "lse": (problem.batch, problem.heads, problem.seqlen_q)}
     gradient = _NOWHERE
     if dout is not None:
         given = _host_array("dout", dout)
-        _require_like("dout", given, arrays[0])
+        _require_like("dout", given, arrays[0], shapes["out"])
         gradient = _place(given, layout)
         shapes.update(dq=arrays[0].shape, dk=arrays[1].shape, dv=arrays[2].shape)
         if problem.learned_sink:
@@ -395,6 +395,13 @@ def _numpy_type(element_type: str, like: NDArray[Any]) -> Any:
     return np.dtype(sys.modules[like.dtype.type.__module__.partition(".")[0]].bfloat16)
 
 
-def _require_like(name: str, array: NDArray[Any], q: NDArray[Any]) -> None:
-    if array.shape != q.shape or array.dtype != q.dtype:
-        raise bad_input(name, f"an array of {array.dtype} {array.shape}", f"must hold {q.dtype} {q.shape} like q")
+def _out_shape(inputs: Sequence[NDArray[Any]]) -> tuple[int, ...]:
+    """That of q, with the columns of v."""
+    q, _, v = inputs
+    return (*q.shape[:-1], v.shape[-1])
+
+
+def _require_like(name: str, array: NDArray[Any], q: NDArray[Any], shape: tuple[int, ...]) -> None:
+    if array.shape != shape or array.dtype != q.dtype:
+        like = "like q" if shape == q.shape else "like q, with the columns of v"
+        raise bad_input(name, f"an array of {array.dtype} {array.shape}", f"must hold {q.dtype} {shape} {like}")

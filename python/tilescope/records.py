@@ -33,7 +33,7 @@ _PROBLEM_FIELDS = (
     "batch", "heads", "heads_kv", "seqlen_q", "seqlen_k", "head_dim", "dtype", "causal", "window", "scale",
     "dropout", "seed", "key_lengths",
 )  # fmt: skip
-_FIELDS_OF_FEW = ("descale_q", "descale_k", "descale_v", "descale_block", *SCORE_MODS)  # columns where a run has them
+_FIELDS_OF_FEW = ("descale_q", "descale_k", "descale_v", "descale_block", "head_dim_v", *SCORE_MODS)  # columns where a run has them
 
 
 def _unit(metric: str) -> str:

@@ -68,6 +68,8 @@ constexpr ProblemOption kPlainOptions[] = {
      "queries, where there are more or fewer than keys"},
     {"seqlen_k", "N", shape, set_integers<&Problem::seqlen_k>, "keys; default: as many as queries"},
     {"head_dim", "N", shape, set_integers<&Problem::head_dim>, "D, 1 ... 256; default 64"},
+    {"head_dim_v", "N", shape, set_integers<&Problem::head_dim_v>,
+     "columns of values and of the output; default: those of queries and keys, D"},
     {"dtype", "fp32|fp16|bf16|fp8e4m3|fp8e5m2", feature,
      [](Problem& p, Text, Text value) { p.dtype = parse_dtype(value); },
      "element type of the inputs; default fp32, or the kernel's first; of simulate without --kernel fp16"},
@@ -176,7 +178,7 @@ AttentionProblem ProblemOptions::base() const {
     return kDefaultProblem;
   }
   if (preset) throw BadInput("model", *model, "must stand without --preset");
-  for (const char* const of_the_model : {"heads", "heads_kv", "head_dim"}) {
+  for (const char* const of_the_model : {"heads", "heads_kv", "head_dim", "head_dim_v"}) {
     if (const std::string* const value = text(of_the_model)) {
       throw BadInput(flag_of(of_the_model), *value,
                      "must stand without --model, whose layer has its own; --tp N shares its heads out");
@@ -202,6 +204,10 @@ AttentionProblem ProblemOptions::problem() const {
     if (const std::string* value = text(option.name); value && !in_base) option.set(p, option.name, *value);
   }
   if (text("key_lengths") && !text("batch")) p.batch = static_cast<std::int64_t>(p.key_lengths.size());
+  if (const std::string* const columns = text("head_dim_v"); columns && p.head_dim_v == 0) {
+    throw BadInput("head_dim_v", *columns, fmt::format("must lie in 1 ... {}", kMaxHeadDim));
+  }
+  if (p.head_dim_v == p.head_dim) p.head_dim_v = 0;
   validate(p);
   return p;
 }

@@ -15,7 +15,8 @@ void require_countable(const AttentionProblem& problem, double most) {
 
 void require_countable(const TileProgram& program) {
   const AttentionProblem& p = program.problem;
-  double step = 2.0 * program.matmuls * program.tile.block_m * program.tile.block_n * p.head_dim;
+  double step =
+      2.0 * static_cast<double>(p.depth_of(program.products)) * program.tile.block_m * program.tile.block_n;
   const auto bytes_of = [&](const Operand& operand) {
     const std::int64_t rows = std::max(program.tile.block_m, program.tile.block_n);
     return static_cast<double>(program.tile_bytes(operand.tensor) +
@@ -33,9 +34,9 @@ void require_countable(const TileProgram& program) {
   require_countable(p, step * tiles * static_cast<double>(p.batch * p.heads));
 }
 
-double dense_products(const AttentionProblem& p) {
-  return static_cast<double>(p.batch * p.heads) * static_cast<double>(p.seqlen_q) *
-         static_cast<double>(p.seqlen_k) * static_cast<double>(p.head_dim);
+double dense_flops(const AttentionProblem& p, Products products) {
+  return 2.0 * static_cast<double>(p.batch * p.heads) * static_cast<double>(p.seqlen_q) *
+         static_cast<double>(p.seqlen_k) * static_cast<double>(p.depth_of(products));
 }
 
 /// Rows of the matrix that the tiles [begin, end) cover.
@@ -294,26 +295,25 @@ ClosedFormBytes closed_form_bytes(const TileProgram& program) {
 }
 
 std::int64_t useful_flops(const TileProgram& program) {
-  if (program.matmuls == 0) return 0;
-  require_countable(program.problem, 2.0 * program.matmuls * dense_products(program.problem));
-  return 2 * program.problem.head_dim * program.matmuls * program.problem.visible_pairs();
+  if (program.products.count() == 0) return 0;
+  require_countable(program.problem, dense_flops(program.problem, program.products));
+  return 2 * program.problem.depth_of(program.products) * program.problem.visible_pairs();
 }
 
 std::int64_t executed_flops(const TileProgram& program) {
   require_countable(program);
-  return 2 * program.problem.head_dim * program.matmuls * program.computed_entries();
+  return 2 * program.problem.depth_of(program.products) * program.computed_entries();
 }
 
 std::int64_t useful_flops(const AttentionProblem& problem, Direction direction) {
-  const int matmuls = matmuls_of(direction);
-  require_countable(problem, 2.0 * matmuls * dense_products(problem));
-  return 2 * problem.head_dim * matmuls * problem.visible_pairs();
+  require_countable(problem, dense_flops(problem, products_of(direction)));
+  return 2 * problem.depth_of(products_of(direction)) * problem.visible_pairs();
 }
 
 std::int64_t paper_flops(const AttentionProblem& p, Direction direction) {
-  require_countable(p, 10.0 * dense_products(p));
-  std::int64_t flops = 4 * p.seqlen_q * p.seqlen_k * p.head_dim * p.batch * p.heads;
-  if (direction == Direction::backward) flops = flops / 2 * 5;
+  require_countable(p, dense_flops(p, products_of(direction)));
+  const std::int64_t flops =
+      2 * p.seqlen_q * p.seqlen_k * p.depth_of(products_of(direction)) * p.batch * p.heads;
   return p.causal ? flops / 2 : flops;
 }
 

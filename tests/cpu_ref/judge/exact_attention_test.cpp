@@ -97,6 +97,7 @@ TEST_CASE("gradients agree with central differences") {
     testing::ProblemGenerator random(seed);
     AttentionProblem p = random_problem(seed);
     if (seed % 2 == 1 && p.scale() != 0) p = random.modified(p);
+    if (seed % 3 == 1) p.head_dim_v = random.between(1, 9);
     CAPTURE(seed);
     CAPTURE(describe(p));
     TensorSet inputs = grid_inputs(p);
@@ -113,6 +114,33 @@ TEST_CASE("gradients agree with central differences") {
         CHECK(std::abs(actual - expected) <= 1e-8 * (1 + std::abs(expected)));
       }
     }
+  }
+}
+
+TEST_CASE("values of fewer columns give the first columns of what all of them give") {
+  const AttentionProblem p{
+      .heads = 2, .heads_kv = 1, .seqlen_q = 5, .seqlen_k = 6, .head_dim = 7, .causal = true};
+  TensorSet whole = grid_inputs(p);
+  AttentionProblem narrow = p;
+  narrow.head_dim_v = 3;
+  TensorSet first(narrow);
+  for (const TensorName name : {q, k}) first.allocate(name) = whole[name].as(ElementType::fp32);
+  for (const TensorName name : {v, dout}) {
+    Tensor &from = whole[name], &to = first.allocate(name);
+    for (std::int64_t i = 0; i < from.shape().elements(); ++i) {
+      if (i % 7 < 3) to.set(i / 7 * 3 + i % 7, from.get(i));
+      if (i % 7 >= 3) from.set(i, 0);
+    }
+  }
+  const ExactAttention expected = exact_attention(whole, Direction::backward),
+                       actual = exact_attention(first, Direction::backward);
+  for (const TensorName name : {lse, dq, dk}) check_near(actual[name], expected[name], kTiny);
+  for (const TensorName name : {out, dv}) {
+    std::vector<double> columns;
+    for (std::size_t i = 0; i < expected[name].size(); ++i) {
+      if (i % 7 < 3) columns.push_back(expected[name][i]);
+    }
+    check_near(actual[name], columns, kTiny);
   }
 }
 

@@ -60,6 +60,7 @@ TEST_CASE("with modifiers, random problems lie within the judge's bound, and do 
     if (random.chance(0.25)) p.dropout = 0.25;
     if (random.chance(0.25)) p.softmax_scale = random.chance(0.5) ? -0.3 : 1.5;
     if (random.chance(0.3)) p = random.padded(p);
+    if (random.chance(0.3)) p = random.with_value_dim(p);
     CAPTURE(seed);
     CAPTURE(describe(p));
     Reference reference(p, InputKind::normal, Direction::backward);

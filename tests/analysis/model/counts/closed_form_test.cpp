@@ -229,6 +229,7 @@ TEST_CASE("the closed form is the sum over the program's accesses, tensor by ten
     options.dq_flags = 1 + static_cast<int>(seed) % 2;
     options.query_splits = seed % 5 < 2 ? 1 : random.between(2, 9);
     if (seed % 2 == 0) p = random.modified(p);
+    if (seed % 4 == 3) p = random.with_value_dim(p);
     for (const testing::AlgorithmChoice& choice : testing::kAlgorithmChoices) {
       for (TileProgram& program : testing::programs_of(choice, p, options)) {
         if (by_boxes) testing::draw_boxes(program, random);
@@ -240,7 +241,7 @@ TEST_CASE("the closed form is the sum over the program's accesses, tensor by ten
         CAPTURE(to_string(choice.direction));
         CAPTURE(to_string(program.name));
         check_against_walk(program);
-        CHECK(executed_flops(program) == 2 * p.head_dim * program.matmuls * computed_entries(program));
+        CHECK(executed_flops(program) == 2 * p.depth_of(program.products) * computed_entries(program));
       }
     }
   }
@@ -256,6 +257,7 @@ TEST_CASE("the same of split keys and packed heads, which compute what whole one
     ProgramOptions options = ProgramOptions::with_tile(tile);
     testing::draw_splits(options, tile, random);
     if (seed % 2 == 0) p = random.modified(p);
+    if (seed % 4 == 3) p = random.with_value_dim(p);
     CAPTURE(seed);
     CAPTURE(describe(p));
     CAPTURE(to_string(options.splits));
@@ -272,7 +274,7 @@ TEST_CASE("the same of split keys and packed heads, which compute what whole one
     if (split.size() == 1) continue;
     // The partial results cross once each way.
     const std::int64_t partials =
-        split[0].splits.count * p.batch * p.heads * p.seqlen_q * (p.head_dim + 1) * 4;
+        split[0].splits.count * p.batch * p.heads * p.seqlen_q * (p.value_dim() + 1) * 4;
     const ClosedFormBytes combine = closed_form_bytes(split[1]);
     CHECK(closed_form_bytes(split[0]).sm_l2_write_bytes == partials);
     const std::int64_t sinks =
