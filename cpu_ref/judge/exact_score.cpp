@@ -20,13 +20,16 @@ ExactScore ExactScores::operator()(std::int64_t batch_head, std::int64_t query, 
     score.value = cap * std::tanh(x);
     score.derivative = secant * secant;
   }
-  if (problem_.score_mods.alibi) {
-    const std::int64_t diagonal = query + problem_.seqlen_k - problem_.seqlen_q;
-    const auto distance = static_cast<double>(key > diagonal ? key - diagonal : diagonal - key);
-    const double bias = slopes_[static_cast<std::size_t>(batch_head % problem_.heads)] * distance;
+  const std::int64_t diagonal = query + problem_.seqlen_k - problem_.seqlen_q;
+  const auto distance = static_cast<double>(key > diagonal ? key - diagonal : diagonal - key);
+  const auto subtract = [&score](double bias) {
     score.value -= bias;
     score.added += std::abs(bias);
+  };
+  if (problem_.score_mods.alibi) {
+    subtract(slopes_[static_cast<std::size_t>(batch_head % problem_.heads)] * distance);
   }
+  if (problem_.score_mods.log_bias > 0) subtract(problem_.score_mods.log_bias * std::log(1 + distance));
   return score;
 }
 

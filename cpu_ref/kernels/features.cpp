@@ -31,7 +31,8 @@ constexpr FeatureName kFeatures[kNumFeatures] = {
     {"value dim", "has values with the columns of keys alone: head_dim_v must be left out"},
     {"softcap", "has no soft cap: softcap must be left out"},
     {"alibi", "has no ALiBi: alibi must be left out"},
-    {"learned sink", "has no learned sink: learned_sink must be left out"}};
+    {"learned sink", "has no learned sink: learned_sink must be left out"},
+    {"log bias", "has no logarithmic bias: log_bias must be left out"}};
 
 std::optional<std::string> missing_element_type(const FeatureSet& has, ElementType type,
                                                 std::string_view of_direction) {

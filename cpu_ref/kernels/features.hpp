@@ -37,8 +37,9 @@ enum class Feature : std::uint8_t {
   softcap,       // score modifiers from here on, in the order of score_mod_rows()
   alibi,
   learned_sink,
+  log_bias,
 };
-inline constexpr int kNumFeatures = static_cast<int>(Feature::learned_sink) + 1;
+inline constexpr int kNumFeatures = static_cast<int>(Feature::log_bias) + 1;
 std::string_view to_string(Feature feature);
 Feature feature_of(ElementType type);
 

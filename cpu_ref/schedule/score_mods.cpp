@@ -20,6 +20,9 @@ constexpr ScoreModRow kScoreModRows[] = {
     {"learned_sink", "", "each head's softmax has one more term, learned and without a value, as in gpt-oss",
      1.0, [](const ScoreMods& mods) { return mods.learned_sink ? 1.0 : 0.0; },
      [](ScoreMods& mods, double value) { mods.learned_sink = value != 0; }},
+    {"log_bias", "X", "scores lose X log(1 + keys from the diagonal), as in KERPLE", 0.5,
+     [](const ScoreMods& mods) { return mods.log_bias; },
+     [](ScoreMods& mods, double value) { mods.log_bias = value; }},
 };
 
 const ScoreModRow& score_mod_row_of(const std::string& name) {

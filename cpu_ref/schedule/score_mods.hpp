@@ -16,6 +16,7 @@ namespace tilescope {
 ///
 ///   softcap   s = softcap * tanh(s / softcap)                       Gemma 2 (arXiv:2408.00118)
 ///   alibi     s = s - alibi_slopes[h] * |i + seqlen_k - seqlen_q - j|   arXiv:2108.12409
+///   log_bias  s = s - log_bias * log(1 + |i + seqlen_k - seqlen_q - j|)   KERPLE (arXiv:2205.09921)
 ///
 /// With a learned sink, a row of head h begins with m = sink[h], l = 1, O = 0 instead of m = -inf, l = 0:
 /// as if every query saw one more key, whose score is the sink and whose value is 0 (gpt-oss,
@@ -24,6 +25,7 @@ struct ScoreMods {
   double softcap = 0;         // 0: none
   bool alibi = false;         // with a slope a query head
   bool learned_sink = false;  // with a number a query head
+  double log_bias = 0;        // 0: none
 
   bool any() const { return *this != ScoreMods{}; }
   bool operator==(const ScoreMods&) const = default;
@@ -67,6 +69,16 @@ struct Alibi {
 };
 static_assert(ScoreMod<Alibi>);
 
+struct LogBias {
+  static constexpr bool kAdds = true;
+  float weight;
+  float value(float score, const ScorePlace& at) const {
+    return score - weight * std::log1p(static_cast<float>(std::abs(at.from_diagonal())));
+  }
+  float derivative(float, const ScorePlace&) const { return 1.0f; }
+};
+static_assert(ScoreMod<LogBias>);
+
 /// Calls visit(modifier) for those of one query head, in their order.
 /// @param unit  of the scores: a scaled score is unit * score, since kernels fold the scale into the exponent
 template <typename Visit>
@@ -74,6 +86,7 @@ void for_each_score_mod(const ScoreMods& mods, double unit, float alibi_slope, V
   const auto in_units = [unit](double value) { return static_cast<float>(value / unit); };
   if (mods.softcap > 0) visit(SoftCap{in_units(mods.softcap)});
   if (mods.alibi) visit(Alibi{in_units(alibi_slope)});
+  if (mods.log_bias > 0) visit(LogBias{in_units(mods.log_bias)});
 }
 
 /// Whether scores are modified, and whether gradients are multiplied by a derivative.

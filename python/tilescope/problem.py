@@ -14,7 +14,7 @@ from . import _native
 from .errors import bad_input
 
 #: The fields of a Problem that modify scores; one that is None or False is not there.
-SCORE_MODS = ("softcap", "alibi", "learned_sink")
+SCORE_MODS = ("softcap", "alibi", "learned_sink", "log_bias")
 
 _TYPES = {
     "float32": "fp32",
@@ -84,6 +84,7 @@ class Problem:
     softcap: float | None = None  #: scores s become softcap * tanh(s / softcap)
     alibi: bool = False  #: scores lose a slope of their head's for every key from the diagonal
     learned_sink: bool = False  #: each head's softmax has one more term, without a value
+    log_bias: float | None = None  #: scores lose log_bias * log(1 + keys from the diagonal)
     head_dim_v: int = None  # type: ignore[assignment]  #: columns of v and the output; default: head_dim
     _handle: _native.Problem = dataclasses.field(init=False, compare=False)
 
