@@ -137,7 +137,8 @@ AttentionProblem problem_of_files(const std::vector<InputFile>& files, const Pro
   };
   require(files[1], {q.shape.batch, k.shape.heads, k.shape.rows, q.shape.cols}, "(batch and head size of q)");
   Shape values = k.shape, outputs = q.shape;
-  values.cols = outputs.cols = files[2].info.shape.cols;  // may be of their own number
+  const Shape& given = files[2].info.shape;
+  if (given.rows == k.shape.rows) values.cols = outputs.cols = given.cols;  // may be of their own number
   require(files[2], values, "of k");
   if (files.size() > 3) require(files[3], outputs, "of q, with the columns of v");
   for (const InputFile& file : files) {
