@@ -229,7 +229,7 @@ TEST_CASE("the closed form is the sum over the program's accesses, tensor by ten
     options.dq_flags = 1 + static_cast<int>(seed) % 2;
     options.query_splits = seed % 5 < 2 ? 1 : random.between(2, 9);
     if (seed % 2 == 0) p = random.modified(p);
-    if (seed % 4 == 3) p = random.with_value_dim(p);
+    if (seed % 4 == 3 && !by_boxes) p = random.with_value_dim(p);  // rows of boxes are multiples of 16 bytes
     for (const testing::AlgorithmChoice& choice : testing::kAlgorithmChoices) {
       for (TileProgram& program : testing::programs_of(choice, p, options)) {
         if (by_boxes) testing::draw_boxes(program, random);
