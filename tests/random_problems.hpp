@@ -107,6 +107,18 @@ class ProblemGenerator {
     }
     return p;
   }
+  /// The same with score modifiers, each in half of the cases.
+  AttentionProblem modified(AttentionProblem p) {
+    for (const ScoreModRow& row : score_mod_rows()) {
+      if (chance(0.5)) row.set(p.score_mods, row.example);
+    }
+    return p;
+  }
+  /// The same with values of other columns than keys.
+  AttentionProblem with_value_dim(AttentionProblem p) {
+    p.head_dim_v = between(1, 40);
+    return p;
+  }
 
  private:
   std::mt19937 random_;

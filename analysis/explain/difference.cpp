@@ -60,10 +60,10 @@ bool streams(const Account& account, TensorName tensor) {
 
 /// The program with most work.
 const TileProgram& main_program(const Account& account) {
-  return *std::max_element(account.programs.begin(), account.programs.end(),
-                           [](const TileProgram& a, const TileProgram& b) {
-                             return a.visited_tiles() * a.matmuls < b.visited_tiles() * b.matmuls;
-                           });
+  return *std::max_element(
+      account.programs.begin(), account.programs.end(), [](const TileProgram& a, const TileProgram& b) {
+        return a.visited_tiles() * a.products.count() < b.visited_tiles() * b.products.count();
+      });
 }
 
 std::string tile_of(const Account& account) {

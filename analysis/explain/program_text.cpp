@@ -121,7 +121,7 @@ class Reader {
     if (word == "tile" && words.size() == 4 && words[2] == "x") {
       pass.program.tile = {integer(line, words[1], kMostRows), integer(line, words[3], kMostRows)};
     } else if (word == "products" && words.size() == 2) {
-      pass.program.matmuls = integer(line, words[1], kMostProducts);
+      pass.program.products = {.qk = integer(line, words[1], kMostProducts)};
     } else if (word == "boxes" && words.size() == 4) {
       pass.program.boxes.push_back(
           {tensor(line, words[1]), integer(line, words[2], kMostRows), integer(line, words[3], kMostPanel)});
@@ -258,13 +258,15 @@ class Reader {
       const std::string& word = line.words[i];
       const std::size_t bracket = word.find('[');
       const TensorName name = tensor(line, word.substr(0, bracket));
-      const TileIndexing indexing = tensor_extent({}, name).indexing;
-      const char* tiles = indexing == TileIndexing::m ? "m" : indexing == TileIndexing::n ? "n" : "mn";
+      const TensorExtent extent = tensor_extent({}, name);
+      const char* tiles = extent.cut_by_m()   ? (extent.cut_by_n() ? "mn" : "m")
+                          : extent.cut_by_n() ? "n"
+                                              : "head";
       if (bracket != std::string::npos && word.substr(bracket) != fmt::format("[{}]", tiles)) {
         refuse_.at(line, fmt::format("{} lies beyond the tensor at some tile: {} is cut by {}", word,
                                      to_string(name), tiles));
       }
-      if ((indexing != TileIndexing::n && !m) || (indexing != TileIndexing::m && !n)) {
+      if ((extent.cut_by_m() && !m) || (extent.cut_by_n() && !n)) {
         refuse_.at(line,
                    fmt::format("{} is cut by {}, and no such tile is chosen here", to_string(name), tiles));
       }

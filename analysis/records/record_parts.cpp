@@ -65,6 +65,17 @@ struct ScaleText {
   }
 };
 
+/// A score modifier's number, or true where it has none.
+struct ScoreModNumber {
+  const ScoreModRow& row;
+  bool has_number() const { return *row.type != 0; }
+  Json schema() const { return has_number() ? schema_of(Positive{}) : schema_of(Flag{}); }
+  Json write(double value) const { return has_number() ? Json(value) : Json(value != 0); }
+  double read(const JsonField& field) const {
+    return has_number() ? Positive{}.read(field) : Flag{}.read(field) ? 1.0 : 0.0;
+  }
+};
+
 }  // namespace
 
 template <typename Fields>
@@ -90,6 +101,12 @@ static void list(Fields& fields, Of<Fields, AttentionProblem>& problem) {
   fields.unless(Descale{}, "descale_k", ScaleText{"descale_k"}, scales.k);
   fields.unless(Descale{}, "descale_v", ScaleText{"descale_v"}, scales.v);
   fields.unless(Descales{}.block, "descale_block", ScaleBlock{}, scales.block);
+  fields.unless(std::int64_t{0}, "head_dim_v", Integer{1, kMaxHeadDim}, problem.head_dim_v);
+  for (const ScoreModRow& row : score_mod_rows()) {
+    double number = row.get(problem.score_mods);
+    fields.unless(0.0, row.name, ScoreModNumber{row}, number);
+    if constexpr (Fields::kReads) row.set(problem.score_mods, number);
+  }
 }
 
 Json problem_schema() { return part_schema<AttentionProblem>(); }

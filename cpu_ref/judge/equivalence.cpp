@@ -14,15 +14,15 @@ namespace {
 
 using enum TensorName;
 constexpr TensorName kForwardOutputs[] = {out, lse};
-constexpr TensorName kBackwardOutputs[] = {dq, dk, dv};
-constexpr TensorName kInputs[] = {q, k, v, dout};
+constexpr TensorName kBackwardOutputs[] = {dq, dk, dv, dsink};
+constexpr TensorName kInputs[] = {q, k, v, dout, alibi_slopes, sink};
 
 /// Calls visit(name) for every output of `direction`, those of the forward pass first.
 template <typename Visitor>
-void for_each_output(Direction direction, Visitor&& visit) {
+void for_each_output(const AttentionProblem& problem, Direction direction, Visitor&& visit) {
   for (TensorName name : kForwardOutputs) visit(name);
   if (direction == Direction::forward) return;
-  for (TensorName name : kBackwardOutputs) visit(name);
+  for (TensorName name : output_tensors(problem, direction)) visit(name);
 }
 
 /// FlashAttention-3's floor: 2 max|((ref + 0.3) - 0.3) - ref|, each step rounded to `dtype`.
@@ -116,9 +116,9 @@ constexpr MirrorRule kMirrorRules[] = {
 
 }  // namespace
 
-std::span<const TensorName> output_tensors(Direction direction) {
+std::span<const TensorName> output_tensors(const AttentionProblem& problem, Direction direction) {
   if (direction == Direction::forward) return kForwardOutputs;
-  return kBackwardOutputs;
+  return std::span(kBackwardOutputs).first(problem.score_mods.learned_sink ? 4 : 3);
 }
 
 const Kernel& standard_kernel() {
@@ -149,7 +149,7 @@ Reference::Reference(TensorSet inputs, Direction direction, const Kernel& standa
       scale_(error_scale(tensors_, exact_)) {
   const ElementType dtype = problem().dtype;
   run(standard, standard.default_options(problem()), direction);
-  for_each_output(direction, [&](TensorName name) {
+  for_each_output(problem(), direction, [&](TensorName name) {
     const ErrorReport error = compare_output(tensors_, name, exact_[name]);
     const RoundingCost cost = rounding_cost(largest(scale_.rows(name == lse ? out : name)), scale_.score,
                                             score_error(problem().head_dim) * scale_.score, name);
@@ -194,7 +194,7 @@ void Reference::run(const std::function<void(Direction, TensorSet&)>& run_direct
 
 Verdict Reference::judge(Direction direction) const {
   Verdict verdict;
-  for_each_output(direction, [&](TensorName name) { verdict.tensors.push_back(judge(name)); });
+  for_each_output(problem(), direction, [&](TensorName name) { verdict.tensors.push_back(judge(name)); });
   return verdict;
 }
 
@@ -327,7 +327,7 @@ double mirror_rmse_bound(const Reference& reference, TensorName output, const Ar
 Verdict judge_mirror(const Reference& reference, const TensorSet& kernel, const TensorSet& mirror,
                      Direction direction, const Arithmetic& arithmetic) {
   Verdict verdict;
-  for_each_output(direction, [&](TensorName name) {
+  for_each_output(reference.problem(), direction, [&](TensorName name) {
     TensorVerdict& tensor = verdict.tensors.emplace_back();
     tensor.tensor = name;
     tensor.error = compare_output(kernel, name, mirror[name]);

@@ -27,8 +27,8 @@
 
 namespace tilescope {
 
-/// The outputs of a direction: out and lse, or dq, dk and dv.
-std::span<const TensorName> output_tensors(Direction direction);
+/// The outputs of a direction: out and lse, or dq, dk, dv and, of learned sinks, dsink.
+std::span<const TensorName> output_tensors(const AttentionProblem& problem, Direction direction);
 
 /// The kernel that is the yardstick: cpu:standard.
 const Kernel& standard_kernel();

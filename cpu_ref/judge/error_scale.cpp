@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "cpu_ref/judge/compare.hpp"
+#include "cpu_ref/judge/exact_score.hpp"
 #include "cpu_ref/launch/parallel_for_each.hpp"
 #include "cpu_ref/numeric/numeric.hpp"
 
@@ -54,10 +56,13 @@ void add_squared(TermScale& row, double term, double factor) {
 /// One key/value head with the query heads that share it.
 class HeadPass {
  public:
-  HeadPass(const TensorSet& inputs, const ExactAttention& exact, ErrorScale& scale)
+  HeadPass(const TensorSet& inputs, const ExactAttention& exact, ErrorScale& scale,
+           std::vector<QueryTerms>& queries)
       : problem_(inputs.problem()),
+        scores_(inputs),
         exact_(exact),
         scale_(scale),
+        queries_(queries),
         gradients_(!exact.dq.empty()),
         q_(inputs, TensorName::q),
         k_(inputs, TensorName::k),
@@ -98,16 +103,18 @@ class HeadPass {
       if (!mask_allows(p, batch_head, i, j)) continue;
       const std::int64_t key = batch_head_kv * p.seqlen_k + j;
       const DotTerms products = dot_terms(q_.row(query), k_.row(key), p.head_dim);
-      const double score = p.scale() * products.sum;
-      largest_score = std::max(largest_score, std::abs(score));
-      entry.abs_score = std::abs(p.scale()) * products.abs_sum;
-      entry.prob = std::exp(score - exact_.lse[query]);
+      const double scaled = p.scale() * products.sum;
+      const ExactScore score = scores_(batch_head, i, j, scaled);
+      largest_score = std::max(largest_score, std::abs(scaled));
+      entry.prob = std::exp(score.value - exact_.lse[query]);
+      entry.abs_score = std::abs(p.scale()) * products.abs_sum + added_terms(score, entry.prob);
+      entry.derivative = score.derivative;
       entry.kept = dropout_factor(p, batch_head, i, j);
       out.lse = std::abs(exact_.lse[query]);
       entry.add_to_out(out, v_.max_abs[key]);
       out.by_probs += entry.prob * distance_to_out(query, v_.row(key), entry.kept);
       if (!gradients_) continue;
-      const DotTerms terms = dot_terms(dout_.row(query), v_.row(key), p.head_dim);
+      const DotTerms terms = dot_terms(dout_.row(query), v_.row(key), p.value_dim());
       entry.dprob = entry.kept * terms.sum;
       entry.abs_dprob = entry.kept * terms.abs_sum;
       abs_delta += entry.prob * entry.abs_dprob;
@@ -118,9 +125,9 @@ class HeadPass {
 
   /// @return max over the columns of |kept v - out|
   double distance_to_out(std::int64_t query, const double* v_row, double kept) const {
-    const double* out = &exact_.out[query * problem_.head_dim];
+    const double* out = &exact_.out[query * problem_.value_dim()];
     double largest = 0;
-    for (std::int64_t d = 0; d < problem_.head_dim; ++d) {
+    for (std::int64_t d = 0; d < problem_.value_dim(); ++d) {
       largest = std::max(largest, std::abs(kept * v_row[d] - out[d]));
     }
     return largest;
@@ -129,9 +136,10 @@ class HeadPass {
   void add_gradients(std::int64_t batch_head_kv, std::int64_t query, double abs_delta,
                      const std::vector<PairTerms>& row) const {
     const double scale = std::abs(problem_.scale());
-    const double* out = &exact_.out[query * problem_.head_dim];
+    const double* out = &exact_.out[query * problem_.value_dim()];
     const QueryTerms terms{std::abs(exact_.lse[query]), exact_.delta[query], abs_delta,
-                           dot_terms(dout_.row(query), out, problem_.head_dim).norm};
+                           dot_terms(dout_.row(query), out, problem_.value_dim()).norm};
+    queries_[query] = terms;
     TermScale& dq = scale_.dq[query];
     for (std::size_t j = 0; j < row.size(); ++j) {
       const PairTerms& pair = row[j];
@@ -145,11 +153,28 @@ class HeadPass {
   }
 
   const AttentionProblem& problem_;
+  ExactScores scores_;
   const ExactAttention& exact_;
   ErrorScale& scale_;
+  std::vector<QueryTerms>& queries_;
   bool gradients_;
   Rows q_, k_, v_, dout_;
 };
+
+/// What makes the error of each head's sink's gradient.
+void add_sink_gradients(const TensorSet& inputs, const ExactAttention& exact,
+                        const std::vector<QueryTerms>& queries, ErrorScale& scale) {
+  const AttentionProblem& p = inputs.problem();
+  const ExactScores scores(inputs);
+  scale.dsink.resize(exact.dsink.size());
+  for (std::size_t query = 0; query < queries.size(); ++query) {
+    const std::int64_t batch_head = static_cast<std::int64_t>(query) / p.seqlen_q;
+    const std::optional<double> sink = scores.sink(batch_head);
+    if (!sink) continue;
+    queries[query].add_to_dsink(scale.dsink[batch_head % p.heads], *sink, std::exp(*sink - exact.lse[query]));
+  }
+  for (TermScale& row : scale.dsink) take_root(row);
+}
 
 }  // namespace
 
@@ -170,15 +195,25 @@ void PairTerms::add_to_dv(TermScale& dv, double abs_lse, double dout_max) const 
 
 void QueryTerms::add_to_gradient(TermScale& gradient, const PairTerms& pair, double scale,
                                  double factor) const {
-  const double dscore = scale * pair.prob * std::abs(pair.dprob - delta);
+  const double slope = scale * pair.derivative;
+  const double dscore = slope * pair.prob * std::abs(pair.dprob - delta);
   gradient.score = std::max(gradient.score, pair.abs_score);
   gradient.lse = std::max(gradient.lse, abs_lse);
-  gradient.sum += scale * pair.prob * (pair.abs_dprob + abs_delta) * factor;
+  gradient.sum += slope * pair.prob * (pair.abs_dprob + abs_delta) * factor;
   gradient.by_probs += dscore * factor;
-  gradient.by_out += scale * pair.prob * out_norm * factor;
+  gradient.by_out += slope * pair.prob * out_norm * factor;
   add_squared(gradient, dscore * factor, scale * factor);
-  const double of_prob = scale * std::abs(pair.dprob - delta) * factor;
+  const double of_prob = slope * std::abs(pair.dprob - delta) * factor;
   gradient.probs_factors += of_prob * of_prob;
+}
+
+void QueryTerms::add_to_dsink(TermScale& dsink, double sink, double probability) const {
+  dsink.score = std::max(dsink.score, std::abs(sink));
+  dsink.lse = std::max(dsink.lse, abs_lse);
+  dsink.sum += probability * abs_delta;
+  dsink.by_probs += probability * std::abs(delta);
+  dsink.by_out += probability * out_norm;
+  add_squared(dsink, probability * delta, delta);
 }
 
 void take_root(TermScale& row) {
@@ -206,6 +241,7 @@ RoundingCost rounding_cost(const TermScale& terms, double score, double fp32_sco
       return {2 * fp32_exponent, 0, exponent};
     case TensorName::dq:
     case TensorName::dk:
+    case TensorName::dsink:
       return {terms.sum + 2 * fp32_exponent * terms.by_probs, terms.by_out, exponent * terms.sum};
     default:
       return {2 * fp32_exponent * terms.sum, 0, exponent * terms.sum};
@@ -222,8 +258,10 @@ const std::vector<TermScale>& ErrorScale::rows(TensorName output) const {
       return dk;
     case TensorName::dv:
       return dv;
+    case TensorName::dsink:
+      return dsink;
     default:
-      throw BadInput("tensor", std::string(to_string(output)), "must be out, dq, dk or dv");
+      throw BadInput("tensor", std::string(to_string(output)), "must be out, dq, dk, dv or dsink");
   }
 }
 
@@ -249,9 +287,11 @@ ErrorScale error_scale(const TensorSet& inputs, const ExactAttention& exact) {
     scale.dk.resize(heads * p.seqlen_k);
     scale.dv.resize(heads * p.seqlen_k);
   }
-  const HeadPass pass(inputs, exact, scale);
+  std::vector<QueryTerms> terms(exact.dq.empty() ? 0 : queries);
+  const HeadPass pass(inputs, exact, scale, terms);
   std::vector<double> largest_scores(heads);
   parallel_for_each(heads, [&](std::int64_t head) { largest_scores[head] = pass.run(head); });
+  if (!exact.dsink.empty()) add_sink_gradients(inputs, exact, terms, scale);
   scale.score = *std::max_element(largest_scores.begin(), largest_scores.end());
   return scale;
 }

@@ -37,8 +37,9 @@ struct ErrorScale {
   double score = 0;                // largest |scaled score|
   std::vector<TermScale> out, dq;  // one a query row, (B, H, Nq)
   std::vector<TermScale> dk, dv;   // one a key row, (B, Hkv, Nk)
+  std::vector<TermScale> dsink;    // one a query head
 
-  /// By the rows of out, dq, dk or dv.
+  /// By the rows of out, dq, dk, dv or dsink.
   const std::vector<TermScale>& rows(TensorName output) const;
 };
 
@@ -47,8 +48,9 @@ TermScale largest(const std::vector<TermScale>& rows);
 
 /// One (query, key) pair that the mask lets through.
 struct PairTerms {
-  double abs_score = 0;             // |scale| * sum of |q k|
+  double abs_score = 0;             // |scale| * sum of |q k|, and what modifiers add
   double prob = 0, kept = 0;        // P, and what dropout multiplies it by
+  double derivative = 1;            // of the score's modifiers
   double dprob = 0, abs_dprob = 0;  // dP with dropout, and the sum of its absolute products
   void add_to_out(TermScale& out, double v_max) const;
   void add_to_dv(TermScale& dv, double abs_lse, double dout_max) const;
@@ -60,6 +62,8 @@ struct QueryTerms {
   double out_norm = 0;  // root of the sum of (dout * out)^2
   /// Adds |scale| dS times a row of this magnitude, of k (to dq) or of q (to dk).
   void add_to_gradient(TermScale& gradient, const PairTerms& pair, double scale, double factor) const;
+  /// Adds this row's part of the gradient of a sink that has so much of the row's softmax.
+  void add_to_dsink(TermScale& dsink, double sink, double probability) const;
 };
 /// Makes the roots of the squares that have been summed so far.
 void take_root(TermScale& row);

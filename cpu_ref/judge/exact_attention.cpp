@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "cpu_ref/judge/compare.hpp"
+#include "cpu_ref/judge/exact_score.hpp"
 #include "cpu_ref/launch/parallel_for_each.hpp"
 #include "cpu_ref/numeric/philox.hpp"
 
@@ -30,7 +32,7 @@ struct CompensatedSum {
   double value() const { return compensated_value(sum, error); }
 };
 
-/// A compensated sum of weighted rows of length head_dim.
+/// A compensated sum of weighted rows of some length.
 class CompensatedRow {
  public:
   explicit CompensatedRow(std::int64_t cols) : sum_(cols), error_(cols) {}
@@ -64,16 +66,28 @@ double dot(const double* a, const double* b, std::int64_t cols) {
 struct Workspace {
   const AttentionProblem& problem;
   double scale;
+  ExactScores scores;
   std::vector<double> q, k, v, dout;
   std::vector<double> row_max, row_sum;  // of the scaled scores, and of exp(score - row_max)
 
   std::int64_t query_row(std::int64_t batch_head, std::int64_t i) const {
     return (batch_head * problem.seqlen_q + i) * problem.head_dim;
   }
+  std::int64_t out_row(std::int64_t batch_head, std::int64_t i) const {
+    return (batch_head * problem.seqlen_q + i) * problem.value_dim();
+  }
   std::int64_t key_row(std::int64_t batch_head, std::int64_t j) const {
+    return key_index(batch_head, j) * problem.head_dim;
+  }
+  std::int64_t value_row(std::int64_t batch_head, std::int64_t j) const {
+    return key_index(batch_head, j) * problem.value_dim();
+  }
+
+ private:
+  std::int64_t key_index(std::int64_t batch_head, std::int64_t j) const {
     const std::int64_t batch = batch_head / problem.heads, head = batch_head % problem.heads;
     const std::int64_t batch_head_kv = batch * problem.heads_kv + head / problem.group_size();
-    return (batch_head_kv * problem.seqlen_k + j) * problem.head_dim;
+    return batch_head_kv * problem.seqlen_k + j;
   }
 };
 
@@ -81,7 +95,7 @@ struct Workspace {
 class RowPass {
  public:
   RowPass(Workspace& work, ExactAttention& result)
-      : work_(work), result_(result), sum_(work.problem.head_dim) {}
+      : work_(work), result_(result), sum_(work.problem.value_dim()), dq_(work.problem.head_dim) {}
 
   void run(std::int64_t batch_head, std::int64_t i) {
     const AttentionProblem& p = work_.problem;
@@ -89,67 +103,74 @@ class RowPass {
     const std::int64_t row = batch_head * p.seqlen_q + i;
     keys_.clear();
     probs_.clear();
+    derivatives_.clear();
     double row_max = -std::numeric_limits<double>::infinity();
     for (std::int64_t j = 0; j < p.seqlen_k; ++j) {
       if (!mask_allows(p, batch_head, i, j)) continue;
-      const double score = work_.scale * dot(q, &work_.k[work_.key_row(batch_head, j)], p.head_dim);
+      const double scaled = work_.scale * dot(q, &work_.k[work_.key_row(batch_head, j)], p.head_dim);
+      const ExactScore score = work_.scores(batch_head, i, j, scaled);
       keys_.push_back(j);
-      probs_.push_back(score);
-      row_max = std::max(row_max, score);
+      probs_.push_back(score.value);
+      derivatives_.push_back(score.derivative);
+      row_max = std::max(row_max, score.value);
     }
+    const std::optional<double> sink = work_.scores.sink(batch_head);
+    row_max = std::max(row_max, sink.value_or(row_max));
     CompensatedSum row_sum;
+    if (sink) row_sum.add(std::exp(*sink - row_max));
     for (double& value : probs_) row_sum.add(value = std::exp(value - row_max));
     for (double& value : probs_) value /= row_sum.value();
     sum_.clear();
     for (std::size_t t = 0; t < keys_.size(); ++t) {
       sum_.add(probs_[t] * dropout_factor(p, batch_head, i, keys_[t]),
-               &work_.v[work_.key_row(batch_head, keys_[t])]);
+               &work_.v[work_.value_row(batch_head, keys_[t])]);
     }
-    sum_.store(1.0, &result_.out[work_.query_row(batch_head, i)]);
+    sum_.store(1.0, &result_.out[work_.out_row(batch_head, i)]);
     work_.row_max[row] = row_max;
     work_.row_sum[row] = row_sum.value();
-    result_.lse[row] = keys_.empty() ? -std::numeric_limits<double>::infinity()  // log(0) + -inf
-                                     : row_max + std::log(row_sum.value());
+    result_.lse[row] = keys_.empty() && !sink ? -std::numeric_limits<double>::infinity()  // log(0) + -inf
+                                              : row_max + std::log(row_sum.value());
     if (!result_.dq.empty()) gradient(batch_head, i);
   }
 
  private:
   void gradient(std::int64_t batch_head, std::int64_t i) {
     const AttentionProblem& p = work_.problem;
-    const double* dout = &work_.dout[work_.query_row(batch_head, i)];
+    const double* dout = &work_.dout[work_.out_row(batch_head, i)];
     dprobs_.resize(keys_.size());
     CompensatedSum delta;
     for (std::size_t t = 0; t < keys_.size(); ++t) {
       dprobs_[t] = dropout_factor(p, batch_head, i, keys_[t]) *
-                   dot(dout, &work_.v[work_.key_row(batch_head, keys_[t])], p.head_dim);
+                   dot(dout, &work_.v[work_.value_row(batch_head, keys_[t])], p.value_dim());
       delta.add(probs_[t] * dprobs_[t]);
     }
-    sum_.clear();
+    dq_.clear();
     for (std::size_t t = 0; t < keys_.size(); ++t) {
-      sum_.add(probs_[t] * (dprobs_[t] - delta.value()), &work_.k[work_.key_row(batch_head, keys_[t])]);
+      dq_.add(probs_[t] * (dprobs_[t] - delta.value()) * derivatives_[t],
+              &work_.k[work_.key_row(batch_head, keys_[t])]);
     }
-    sum_.store(work_.scale, &result_.dq[work_.query_row(batch_head, i)]);
+    dq_.store(work_.scale, &result_.dq[work_.query_row(batch_head, i)]);
     result_.delta[batch_head * p.seqlen_q + i] = delta.value();
   }
 
   Workspace& work_;
   ExactAttention& result_;
-  std::vector<std::int64_t> keys_;      // that this query sees
-  std::vector<double> probs_, dprobs_;  // one a visible key
-  CompensatedRow sum_;
+  std::vector<std::int64_t> keys_;                    // that this query sees
+  std::vector<double> probs_, dprobs_, derivatives_;  // one a visible key
+  CompensatedRow sum_, dq_;
 };
 
 /// One key row: dk and dv, summed over the queries of all heads that share the key.
 class ColumnPass {
  public:
   ColumnPass(const Workspace& work, ExactAttention& result)
-      : work_(work), result_(result), dk_(work.problem.head_dim), dv_(work.problem.head_dim) {}
+      : work_(work), result_(result), dk_(work.problem.head_dim), dv_(work.problem.value_dim()) {}
 
   void run(std::int64_t batch_head_kv, std::int64_t j) {
     const AttentionProblem& p = work_.problem;
-    const std::int64_t key_row = (batch_head_kv * p.seqlen_k + j) * p.head_dim;
-    const double* k = &work_.k[key_row];
-    const double* v = &work_.v[key_row];
+    const std::int64_t key = batch_head_kv * p.seqlen_k + j;
+    const double* k = &work_.k[key * p.head_dim];
+    const double* v = &work_.v[key * p.value_dim()];
     dk_.clear();
     dv_.clear();
     for (std::int64_t member = 0; member < p.group_size(); ++member) {
@@ -158,16 +179,16 @@ class ColumnPass {
         if (!mask_allows(p, batch_head, i, j)) continue;
         const std::int64_t row = batch_head * p.seqlen_q + i;
         const double* q = &work_.q[work_.query_row(batch_head, i)];
-        const double* dout = &work_.dout[work_.query_row(batch_head, i)];
-        const double prob =
-            std::exp(work_.scale * dot(q, k, p.head_dim) - work_.row_max[row]) / work_.row_sum[row];
+        const double* dout = &work_.dout[work_.out_row(batch_head, i)];
+        const ExactScore score = work_.scores(batch_head, i, j, work_.scale * dot(q, k, p.head_dim));
+        const double prob = std::exp(score.value - work_.row_max[row]) / work_.row_sum[row];
         const double kept = dropout_factor(p, batch_head, i, j);
         dv_.add(prob * kept, dout);
-        dk_.add(prob * (kept * dot(dout, v, p.head_dim) - result_.delta[row]), q);
+        dk_.add(prob * (kept * dot(dout, v, p.value_dim()) - result_.delta[row]) * score.derivative, q);
       }
     }
-    dk_.store(work_.scale, &result_.dk[key_row]);
-    dv_.store(1.0, &result_.dv[key_row]);
+    dk_.store(work_.scale, &result_.dk[key * p.head_dim]);
+    dv_.store(1.0, &result_.dv[key * p.value_dim()]);
   }
 
  private:
@@ -175,6 +196,24 @@ class ColumnPass {
   ExactAttention& result_;
   CompensatedRow dk_, dv_;
 };
+
+/// - sum of exp(sink - LSE) * delta over the rows of each head.
+std::vector<double> sink_gradients(const Workspace& work, const ExactAttention& result) {
+  const AttentionProblem& p = work.problem;
+  std::vector<double> gradients;
+  for (std::int64_t head = 0; head < p.heads; ++head) {
+    CompensatedSum sum;
+    for (std::int64_t batch = 0; batch < p.batch; ++batch) {
+      const std::int64_t batch_head = batch * p.heads + head;
+      const std::optional<double> sink = work.scores.sink(batch_head);
+      for (std::int64_t row = batch_head * p.seqlen_q; sink && row < (batch_head + 1) * p.seqlen_q; ++row) {
+        sum.add(-std::exp(*sink - result.lse[row]) * result.delta[row]);
+      }
+    }
+    gradients.push_back(sum.value());
+  }
+  return gradients;
+}
 
 }  // namespace
 
@@ -202,8 +241,10 @@ std::span<const double> ExactAttention::operator[](TensorName name) const {
       return dk;
     case TensorName::dv:
       return dv;
+    case TensorName::dsink:
+      return dsink;
     default:
-      throw BadInput("tensor", std::string(to_string(name)), "must be out, lse, delta, dq, dk or dv");
+      throw BadInput("tensor", std::string(to_string(name)), "must be out, lse, delta, dq, dk, dv or dsink");
   }
 }
 
@@ -213,6 +254,7 @@ ExactAttention exact_attention(const TensorSet& inputs, Direction direction) {
   const std::int64_t key_rows = p.batch * p.heads_kv * p.seqlen_k;
   Workspace work{p,
                  p.scale(),
+                 ExactScores(inputs),
                  input_in_fp64(inputs, TensorName::q),
                  input_in_fp64(inputs, TensorName::k),
                  input_in_fp64(inputs, TensorName::v),
@@ -220,14 +262,14 @@ ExactAttention exact_attention(const TensorSet& inputs, Direction direction) {
                  std::vector<double>(rows),
                  std::vector<double>(rows)};
   ExactAttention result;
-  result.out.resize(rows * p.head_dim);
+  result.out.resize(rows * p.value_dim());
   result.lse.resize(rows);
   if (direction == Direction::backward) {
     work.dout = to_fp64(inputs[TensorName::dout]);
     result.delta.resize(rows);
     result.dq.resize(rows * p.head_dim);
     result.dk.resize(key_rows * p.head_dim);
-    result.dv.resize(key_rows * p.head_dim);
+    result.dv.resize(key_rows * p.value_dim());
   }
   parallel_for_each(rows, [&p, pass = RowPass(work, result)](std::int64_t row) mutable {
     pass.run(row / p.seqlen_q, row % p.seqlen_q);
@@ -236,6 +278,7 @@ ExactAttention exact_attention(const TensorSet& inputs, Direction direction) {
     parallel_for_each(key_rows, [&p, pass = ColumnPass(work, result)](std::int64_t row) mutable {
       pass.run(row / p.seqlen_k, row % p.seqlen_k);
     });
+    if (p.score_mods.learned_sink) result.dsink = sink_gradients(work, result);
   }
   return result;
 }

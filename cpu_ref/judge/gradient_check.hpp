@@ -11,7 +11,7 @@ namespace tilescope {
 
 /// The derivative of sum(dout * out) along one direction of q, k or v.
 struct GradientCheck {
-  TensorName gradient = TensorName::dq;  // dq, dk or dv
+  TensorName gradient = TensorName::dq;  // dq, dk, dv or dsink
   double by_gradient = 0;                // its product with the direction
   double by_difference = 0;              // from four forward passes
   /// What the two may differ by: a share of the length of the exact gradient, which is the root mean square

@@ -55,6 +55,10 @@ Divergence at_element(const TileProgram& program, TensorName name, std::int64_t 
                         .head = static_cast<int>(plane % extent.heads),
                         .tile = program.tile,
                         .detail = std::move(detail)};
+  if (extent.indexing == TileIndexing::head) {
+    divergence.head = static_cast<int>(index) * program.query_heads_of_cta();
+    return divergence;
+  }
   const bool by_key = extent.indexing == TileIndexing::n;
   (by_key ? divergence.n_block : divergence.m_block) =
       static_cast<int>(row / (by_key ? program.tile.block_n : program.tile.block_m));
@@ -154,7 +158,7 @@ std::optional<Divergence> wrong_delta(const Reference& reference, const TileProg
   if (delta.empty() || !leaves(program, programs, TensorName::delta)) return std::nullopt;
   const std::vector<double> out = to_fp64(tensors[TensorName::out]),
                             dout = to_fp64(tensors[TensorName::dout]);
-  const std::int64_t cols = reference.problem().head_dim;
+  const std::int64_t cols = reference.problem().value_dim();
   for (std::int64_t row = 0; row < delta.shape().elements(); ++row) {
     const SlackProduct expected = slack_dot(&out[row * cols], &dout[row * cols], cols);
     if (ExactSum{expected.value, expected.slack}.admits(delta.get(row))) continue;
@@ -235,7 +239,7 @@ std::optional<Divergence> first_wrong_access(const TileProgram& program, const P
 
 std::optional<Divergence> first_wrong_visit(const TileProgram& program, const PassLog& log) {
   if (auto wrong_pass = other_pass(program, log)) return wrong_pass;
-  if (program.matmuls == 0) return std::nullopt;
+  if (program.products.count() == 0) return std::nullopt;
   TileProgram whole = program;  // a visit is to a tile, however many of its slices are loaded
   whole.diagonal_slices = 1;
   for (std::size_t cta = 0; cta < log.ctas.size(); ++cta) {
@@ -296,7 +300,7 @@ std::optional<Divergence> first_wrong_tensor(const Reference& reference, const T
        {std::pair{out_accum, out}, {dq_accum, dq}, {dk_accum, dk}, {dv_accum, dv}}) {
     if (auto wrong = wrong_sums(reference, program, programs, sums, output)) return wrong;
   }
-  for (TensorName output : {out, lse, dq, dk, dv}) {
+  for (TensorName output : {out, lse, dq, dk, dv, dsink}) {
     if (auto wrong = wrong_output(reference, program, programs, output)) return wrong;
   }
   return std::nullopt;

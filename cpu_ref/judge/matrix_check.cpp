@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "cpu_ref/judge/compare.hpp"
 #include "cpu_ref/judge/exact_attention.hpp"
+#include "cpu_ref/judge/exact_score.hpp"
 #include "cpu_ref/numeric/rounding_interval.hpp"
 #include "cpu_ref/primitives/kernel_scale.hpp"
 
@@ -20,7 +22,7 @@ using enum TensorName;
 class PlaneCheck {
  public:
   PlaneCheck(const TileProgram& program, const TensorSet& tensors)
-      : program_(program), p_(program.problem), scale_(program.problem) {
+      : program_(program), p_(program.problem), scale_(program.problem), scores_(tensors) {
     switch (program.name) {
       case PassName::scores:
         take(tensors, scores, q, k);
@@ -33,6 +35,7 @@ class PlaneCheck {
         break;
       default:
         take(tensors, dscores, probs, dprobs);
+        if (change_gradients(p_.score_mods)) stored_scores_ = to_fp64(tensors[scores]);
         break;
     }
   }
@@ -70,10 +73,13 @@ class PlaneCheck {
     if (!ends_at_padding(right)) return;  // padding is read as zero
     for (std::int64_t batch_head_kv = 0; batch_head_kv < p_.batch * p_.heads_kv; ++batch_head_kv) {
       const std::int64_t keys = p_.keys_of(batch_head_kv / p_.heads_kv), first = batch_head_kv * p_.seqlen_k;
-      std::fill(right_.begin() + (first + keys) * p_.head_dim,
-                right_.begin() + (first + p_.seqlen_k) * p_.head_dim, 0.0);
+      const std::int64_t cols = depth();
+      std::fill(right_.begin() + (first + keys) * cols, right_.begin() + (first + p_.seqlen_k) * cols, 0.0);
     }
   }
+
+  /// Of the products that the matrix is made of.
+  std::int64_t depth() const { return matrix_ == dprobs ? p_.value_dim() : p_.head_dim; }
 
   std::vector<ExactSum> expected_row(std::int64_t batch_head, std::int64_t i) const {
     switch (matrix_) {
@@ -90,32 +96,46 @@ class PlaneCheck {
 
   /// factor * left row i times every row of the key/value head.
   std::vector<ExactSum> product_row(std::int64_t batch_head, std::int64_t i, double factor) const {
-    const double* left = &left_[(batch_head * p_.seqlen_q + i) * p_.head_dim];
-    const double* right = &right_[batch_head / p_.group_size() * p_.seqlen_k * p_.head_dim];
+    const double* left = &left_[(batch_head * p_.seqlen_q + i) * depth()];
+    const double* right = &right_[batch_head / p_.group_size() * p_.seqlen_k * depth()];
     std::vector<ExactSum> row;
-    for (std::int64_t j = 0; j < p_.seqlen_k; ++j, right += p_.head_dim) {
-      const SlackProduct product = slack_dot(left, right, p_.head_dim);
+    for (std::int64_t j = 0; j < p_.seqlen_k; ++j, right += depth()) {
+      const SlackProduct product = slack_dot(left, right, depth());
       row.push_back(rounded_interval(dtype_, factor * product.value, std::abs(factor) * product.slack));
     }
     return row;
   }
 
+  /// Of stored scores: a scaled score is so many times one of them.
+  double stored_scale() const { return std::abs(p_.scale()) * std::sqrt(static_cast<double>(p_.head_dim)); }
+  /// Relative error of a derivative.
+  double modifier_slack() const { return stored_scores_.empty() ? 0.0 : kSumSlack; }
+  double derivative(std::int64_t batch_head, std::int64_t i, std::int64_t j) const {
+    if (stored_scores_.empty()) return 1;
+    const double stored = stored_scores_[(batch_head * p_.seqlen_q + i) * p_.seqlen_k + j];
+    return scores_(batch_head, i, j, stored_scale() * stored).derivative;
+  }
+
   /// Softmax of the stored scores.
   std::vector<ExactSum> softmax_row(std::int64_t batch_head, std::int64_t i) const {
     const double* stored_scores = &left_[(batch_head * p_.seqlen_q + i) * p_.seqlen_k];
-    const double scale = std::abs(p_.scale()) * std::sqrt(static_cast<double>(p_.head_dim));
-    double maximum = -std::numeric_limits<double>::infinity(), sum = 0;
+    const std::optional<double> sink = scores_.sink(batch_head);
+    double maximum = sink.value_or(-std::numeric_limits<double>::infinity());
+    std::vector<ExactScore> taken(p_.seqlen_k);
     for (std::int64_t j = 0; j < p_.seqlen_k; ++j) {
-      if (mask_allows(p_, batch_head, i, j)) maximum = std::max(maximum, stored_scores[j]);
+      if (!mask_allows(p_, batch_head, i, j)) continue;
+      taken[j] = scores_(batch_head, i, j, stored_scale() * stored_scores[j]);
+      maximum = std::max(maximum, taken[j].value);
     }
+    double sum = sink ? std::exp(*sink - maximum) : 0.0;
     std::vector<double> exponentials(p_.seqlen_k);
     for (std::int64_t j = 0; j < p_.seqlen_k; ++j) {
-      if (mask_allows(p_, batch_head, i, j))
-        sum += exponentials[j] = std::exp(scale * (stored_scores[j] - maximum));
+      if (mask_allows(p_, batch_head, i, j)) sum += exponentials[j] = std::exp(taken[j].value - maximum);
     }
     std::vector<ExactSum> row;
     for (std::int64_t j = 0; j < p_.seqlen_k; ++j) {
-      const double exponent = scale * (std::abs(stored_scores[j]) + std::abs(maximum));
+      const double exponent =
+          std::abs(stored_scale() * stored_scores[j]) + taken[j].added + std::abs(maximum);
       const double value = sum == 0 ? 0 : scale_.probs_factor * exponentials[j] / sum;
       const double slack = value * (kSumSlack + kRoundingSlack * exponent) + kSmallestExponential;
       row.push_back(mask_allows(p_, batch_head, i, j) ? rounded_interval(dtype_, value, slack) : ExactSum{});
@@ -138,7 +158,9 @@ class PlaneCheck {
       const double prob = left_[start + j];
       const double slack =
           prob * (kSumSlack * terms + kRoundingSlack * (std::abs(kept[j]) + std::abs(delta)));
-      row.push_back(rounded_interval(dtype_, prob * (kept[j] - delta), slack));
+      const double slope = derivative(batch_head, i, j);
+      const double dscore = prob * (kept[j] - delta) * slope;
+      row.push_back(rounded_interval(dtype_, dscore, slack * slope + modifier_slack() * std::abs(dscore)));
     }
     return row;
   }
@@ -148,7 +170,9 @@ class PlaneCheck {
   KernelScale scale_;
   TensorName matrix_ = scores;
   ElementType dtype_ = ElementType::fp32;
+  ExactScores scores_;
   std::vector<double> stored_, left_, right_;
+  std::vector<double> stored_scores_;  // where derivatives are taken at them
 };
 
 }  // namespace

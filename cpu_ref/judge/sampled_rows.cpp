@@ -7,11 +7,13 @@
 #include <limits>
 #include <mutex>
 
+#include "cpu_ref/judge/exact_score.hpp"
 #include "cpu_ref/judge/fp8_dot.hpp"
 #include "cpu_ref/launch/parallel_for_each.hpp"
 #include "cpu_ref/numeric/descales.hpp"
 #include "cpu_ref/numeric/numeric.hpp"
 #include "cpu_ref/numeric/philox.hpp"
+#include "cpu_ref/numeric/random_inputs.hpp"
 
 namespace tilescope {
 namespace {
@@ -106,10 +108,11 @@ class HeadDescales {
 /// One query against all keys of its head.
 class QueryRow {
  public:
-  QueryRow(const TensorSet& descales, const Tensor& q, const Tensor& k, const Tensor& v,
-           std::int64_t batch_head, std::int64_t query, Fp8Sums sums = Fp8Sums::fp32)
-      : problem_(descales.problem()), descales_(descales, batch_head), k_(k), v_(v), query_(query) {
+  QueryRow(const TensorSet& made, const Tensor& q, const Tensor& k, const Tensor& v, std::int64_t batch_head,
+           std::int64_t query, Fp8Sums sums = Fp8Sums::fp32)
+      : problem_(made.problem()), descales_(made, batch_head), k_(k), v_(v), query_(query) {
     const AttentionProblem& problem = problem_;
+    const ExactScores modified(made);
     const std::vector<double> q_row = RowReader(q)(query);
     for (std::int64_t j = 0; j < problem.seqlen_k; ++j) {
       if (!mask_allows(problem, batch_head, query, j)) continue;
@@ -120,28 +123,32 @@ class QueryRow {
       }
       const double scale = problem.scale() * descales_.of_query(query) * descales_.of_key(j);
       keys_.push_back(j);
-      scores_.push_back(scale * product.sum);
-      pairs_.push_back({.abs_score = std::abs(scale) * product.abs_sum});
+      scores_.push_back(modified(batch_head, query, j, scale * product.sum));
+      pairs_.push_back(
+          {.abs_score = std::abs(scale) * product.abs_sum, .derivative = scores_.back().derivative});
     }
-    double largest = -std::numeric_limits<double>::infinity(), sum = 0;
-    for (double score : scores_) largest = std::max(largest, score);
-    for (double score : scores_) sum += std::exp(score - largest);
-    lse_ = keys_.empty() ? largest : largest + std::log(sum);
+    const std::optional<double> sink = modified.sink(batch_head);
+    double largest = sink.value_or(-std::numeric_limits<double>::infinity());
+    for (const ExactScore& score : scores_) largest = std::max(largest, score.value);
+    double sum = sink ? std::exp(*sink - largest) : 0.0;
+    for (const ExactScore& score : scores_) sum += std::exp(score.value - largest);
+    lse_ = sum == 0 ? largest : largest + std::log(sum);
     for (std::size_t t = 0; t < keys_.size(); ++t) {
-      pairs_[t].prob = std::exp(scores_[t] - lse_);
+      pairs_[t].prob = std::exp(scores_[t].value - lse_);
+      pairs_[t].abs_score += added_terms(scores_[t], pairs_[t].prob);
       pairs_[t].kept = dropout_factor(problem, batch_head, query, keys_[t]);
     }
   }
 
   ExactRow lse() const {
     ExactRow row{{lse_}, {}};
-    row.scale.lse = keys_.empty() ? 0 : std::abs(lse_);
+    row.scale.lse = std::isinf(lse_) ? 0 : std::abs(lse_);
     for (const PairTerms& pair : pairs_) row.scale.score = std::max(row.scale.score, pair.abs_score);
     return row;
   }
 
   ExactRow out() {
-    ExactRow row{std::vector<double>(problem_.head_dim), {}};
+    ExactRow row{std::vector<double>(problem_.value_dim()), {}};
     for (std::size_t t = 0; t < keys_.size(); ++t) {
       const std::vector<double>& v = v_(keys_[t]);
       const double descale = descales_.of_value(keys_[t]);
@@ -175,7 +182,8 @@ class QueryRow {
     ExactRow row{std::vector<double>(problem_.head_dim), {}};
     for (std::size_t t = 0; t < keys_.size(); ++t) {
       const std::vector<double>& k = k_(keys_[t]);
-      add_scaled(row.values, problem_.scale() * pairs_[t].prob * (pairs_[t].dprob - terms.delta), k);
+      const double slope = problem_.scale() * pairs_[t].derivative;
+      add_scaled(row.values, slope * pairs_[t].prob * (pairs_[t].dprob - terms.delta), k);
       terms.add_to_gradient(row.scale, pairs_[t], std::abs(problem_.scale()), max_abs(k));
     }
     take_root(row.scale);
@@ -188,7 +196,7 @@ class QueryRow {
   RowReader k_, v_;
   std::int64_t query_;
   std::vector<std::int64_t> keys_;  // that the query sees
-  std::vector<double> scores_;
+  std::vector<ExactScore> scores_;
   std::vector<PairTerms> pairs_;
   double lse_ = 0;
 };
@@ -218,11 +226,12 @@ struct KeyGradients {
 };
 
 /// One key against all queries of the heads that share it.
-KeyGradients key_gradients(const AttentionProblem& p, const std::vector<QueryHead>& heads,
-                           const Tensor& k_head, const Tensor& v_head, std::int64_t key) {
+KeyGradients key_gradients(const TensorSet& made, const std::vector<QueryHead>& heads, const Tensor& k_head,
+                           const Tensor& v_head, std::int64_t key) {
+  const AttentionProblem& p = made.problem();
+  const ExactScores modified(made);
   const std::vector<double> k = RowReader(k_head)(key), v = RowReader(v_head)(key);
-  const std::vector<double> zeros(k.size());
-  KeyGradients gradients{{zeros, {}}, {zeros, {}}};
+  KeyGradients gradients{{std::vector<double>(k.size()), {}}, {std::vector<double>(v.size()), {}}};
   for (const QueryHead& head : heads) {
     RowReader q_row(head.q), dout_row(head.dout);
     for (std::int64_t i = 0; i < p.seqlen_q; ++i) {
@@ -231,11 +240,17 @@ KeyGradients key_gradients(const AttentionProblem& p, const std::vector<QueryHea
       const std::vector<double>&q = q_row(i), &dout = dout_row(i);
       const Products score = products(q, k), dprob = products(dout, v);
       const double kept = dropout_factor(p, head.batch_head, i, key);
-      const PairTerms pair{std::abs(p.scale()) * score.abs_sum,
-                           std::exp(p.scale() * score.sum - static_cast<double>(head.lse.get(i))), kept,
-                           kept * dprob.sum, kept * dprob.abs_sum};
+      const ExactScore exact = modified(head.batch_head, i, key, p.scale() * score.sum);
+      const double prob = std::exp(exact.value - static_cast<double>(head.lse.get(i)));
+      const PairTerms pair{std::abs(p.scale()) * score.abs_sum + added_terms(exact, prob),
+                           prob,
+                           kept,
+                           exact.derivative,
+                           kept * dprob.sum,
+                           kept * dprob.abs_sum};
       add_scaled(gradients.dv.values, pair.prob * kept, dout);
-      add_scaled(gradients.dk.values, p.scale() * pair.prob * (pair.dprob - query.delta), q);
+      add_scaled(gradients.dk.values, p.scale() * pair.derivative * pair.prob * (pair.dprob - query.delta),
+                 q);
       pair.add_to_dv(gradients.dv.scale, query.abs_lse, max_abs(dout));
       query.add_to_gradient(gradients.dk.scale, pair, std::abs(p.scale()), max_abs(q));
     }
@@ -352,8 +367,9 @@ RowJudge::RowJudge(const AttentionProblem& problem, Algorithm algorithm, Directi
       direction_(direction),
       sums_(is_fp8(problem.dtype) ? sums : Fp8Sums::fp32),
       heads_(sample_rows(problem, rows)),
-      descales_(problem) {
-  for (const TensorName name : {q, k, v}) descales_.descales(name) = make_descales(problem, name);
+      made_(problem) {
+  for (const TensorName name : {q, k, v}) made_.descales(name) = make_descales(problem, name);
+  fill_score_operands(made_);
 }
 
 void RowJudge::forward(const HeadReader& read) {
@@ -373,7 +389,7 @@ void RowJudge::forward(const HeadReader& read) {
         for_each_of(head.queries, [&](const auto& query) {
           if (!here(query)) return;
           const std::int64_t row = query.second;
-          QueryRow exact(descales_, queries, keys, values, q_head, row, sums_);
+          QueryRow exact(made_, queries, keys, values, q_head, row, sums_);
           const ExactRow out_row = exact.out(), lse_row = exact.lse();
           const std::lock_guard<std::mutex> lock(judging);
           outs.add(outputs, q_head, row, out_row);
@@ -408,13 +424,13 @@ void RowJudge::backward(const HeadReader& read) {
     for_each_of(head.queries, [&](const auto& query) {
       const auto [q_head, row] = query;
       const QueryHead& own = query_heads[static_cast<std::size_t>(q_head - head_kv * group)];
-      const ExactRow exact = QueryRow(descales_, own.q, keys, values, q_head, row).dq(own.dout);
+      const ExactRow exact = QueryRow(made_, own.q, keys, values, q_head, row).dq(own.dout);
       const std::lock_guard<std::mutex> lock(judging);
       dqs.add(dq_heads.at(q_head), q_head, row, exact);
     });
     const Tensor dk_head = read(dk, head_kv), dv_head = read(dv, head_kv);
     for_each_of(head.keys, [&](std::int64_t key) {
-      const KeyGradients exact = key_gradients(problem_, query_heads, keys, values, key);
+      const KeyGradients exact = key_gradients(made_, query_heads, keys, values, key);
       const std::lock_guard<std::mutex> lock(judging);
       dks.add(dk_head, head_kv, key, exact.dk);
       dvs.add(dv_head, head_kv, key, exact.dv);

@@ -36,7 +36,8 @@ std::vector<SampledHead> sample_rows(const AttentionProblem& problem, std::int64
 /// even over a unit, added like the root of their squares. Standard attention rounds S and dP too: every term
 /// once, as the limit of the yardstick's error has it. Where a kernel sums fp8 as tensor cores do, its rows
 /// are those of the scores that are summed so (fp8_dot.hpp): the bounds stay. Descales are those that the
-/// problem makes; those of data, which it cannot, are refused.
+/// problem makes; those of data, which it cannot, are refused. The same goes for the numbers of heads that
+/// modifiers ask for. The gradient of a learned sink sums over all rows, and is judged where all are.
 class RowJudge {
  public:
   /// Reads one head of a tensor: (1, 1, rows, cols) in the tensor's element type.
@@ -56,7 +57,7 @@ class RowJudge {
   Direction direction_;
   Fp8Sums sums_;
   std::vector<SampledHead> heads_;
-  TensorSet descales_;                                             // the problem's, and nothing else
+  TensorSet made_;  // the problem's descales and numbers of heads, and nothing else
   std::map<std::int64_t, std::pair<Tensor, Tensor>> out_and_lse_;  // by query head
   Verdict verdict_;
 };

@@ -21,11 +21,11 @@ bool is_backward(PassName pass) {
 
 }  // namespace
 
-TileReplay::Matrix::Matrix(const Tensor& tensor) : values(to_fp64(tensor)) {
-  const auto cols = static_cast<std::size_t>(tensor.shape().cols);
-  for (std::size_t i = 0; i < values.size(); i += cols) {
+TileReplay::Matrix::Matrix(const Tensor& tensor) : values(to_fp64(tensor)), cols(tensor.shape().cols) {
+  const auto columns = static_cast<std::size_t>(cols);
+  for (std::size_t i = 0; i < values.size(); i += columns) {
     double sum = 0, magnitude = 0;
-    for (std::size_t d = 0; d < cols; ++d) {
+    for (std::size_t d = 0; d < columns; ++d) {
       sum += values[i + d];
       magnitude += std::abs(values[i + d]);
     }
@@ -38,6 +38,7 @@ TileReplay::TileReplay(const TileProgram& program, const TensorSet& tensors, con
     : program_(&program),
       tensors_(&tensors),
       sum_error_(arithmetic.sum_error(program.problem.dtype)),
+      scores_(tensors),
       q_(tensors[TensorName::q]),
       k_(tensors[TensorName::k]),
       v_(tensors[TensorName::v]) {
@@ -47,6 +48,7 @@ TileReplay::TileReplay(const TileProgram& program, const TensorSet& tensors, con
   probs_factor_ = std::exp2(kernel_scale.softmax.log2_offset);
   if (is_forward(program.name)) {
     rows_.resize(q_.row_sums.size());
+    begin_rows();
   } else {
     dout_ = Matrix(tensors[TensorName::dout]);
     out_ = Matrix(tensors[TensorName::out]);
@@ -58,6 +60,43 @@ TileReplay::TileReplay(const TileProgram& program, const TensorSet& tensors, con
       added_dv_.resize(k_.row_sums.size());
     }
   }
+}
+
+void TileReplay::begin_rows() {
+  const AttentionProblem& p = program_->problem;
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    const auto row = static_cast<std::int64_t>(i);
+    const std::optional<double> sink = scores_.sink(row / p.seqlen_q);
+    if (!sink) continue;
+    const double unit = scale_ * score_descale(row / p.seqlen_q, row % p.seqlen_q);
+    rows_[i].max = {*sink / unit, kRoundingSlack * std::abs(*sink) / unit};
+    rows_[i].sum.value = 1;
+    rows_[i].seen = true;
+  }
+}
+
+double TileReplay::score_descale(std::int64_t batch_head, std::int64_t query) const {
+  const AttentionProblem& p = program_->problem;
+  const std::int64_t batch = batch_head / p.heads, head = batch_head % p.heads;
+  const double of_keys =
+      p.descaled_by_key_blocks() ? 1.0 : tensors_->descale(TensorName::k, batch, head / p.group_size(), 0);
+  return of_keys * tensors_->descale(TensorName::q, batch, head, query);
+}
+
+TileReplay::Modified TileReplay::modified(const SlackProduct& score, double scale, std::int64_t query_row,
+                                          std::int64_t key) const {
+  const AttentionProblem& p = program_->problem;
+  if (!change_scores(p.score_mods)) return {score};
+  const auto at = [&](double value) {
+    return scores_(query_row / p.seqlen_q, query_row % p.seqlen_q, key, scale * value);
+  };
+  const ExactScore here = at(score.value), below = at(score.value - score.slack),
+                   above = at(score.value + score.slack);
+  const double rounding = kRoundingSlack * (std::abs(score.value) + here.added / scale);
+  const auto apart = [](double x, double a, double b) { return std::max(std::abs(a - x), std::abs(b - x)); };
+  return {{here.value / scale, apart(here.value, below.value, above.value) / scale + rounding},
+          {here.derivative,
+           apart(here.derivative, below.derivative, above.derivative) + kSumSlack * here.derivative}};
 }
 
 std::span<const ExactSum> TileReplay::added_rows(TensorName name) const {
@@ -73,7 +112,7 @@ bool TileReplay::can_replay(const TileProgram& program) {
 }
 
 SlackProduct TileReplay::dot(const Matrix& a, std::int64_t a_row, const Matrix& b, std::int64_t b_row) const {
-  const std::int64_t cols = program_->problem.head_dim;
+  const std::int64_t cols = a.cols;
   SlackProduct product = slack_dot(&a.values[a_row * cols], &b.values[b_row * cols], cols);
   if (program_->fp8_sums != Fp8Sums::fp32) {
     product.value = fp8_dot(program_->problem.dtype, &a.values[a_row * cols], &b.values[b_row * cols], cols);
@@ -135,8 +174,7 @@ void TileReplay::forward_row(std::int64_t query_row, std::int64_t first_key_row,
                      first_key = std::int64_t{at.n_block} * program_->tile.block_n;
   const bool by_block = p.descaled_by_key_blocks();
   const double k_descale = tensors_->descale(TensorName::k, at.batch, head_kv, first_key);
-  const double scale = scale_ * (by_block ? 1.0 : k_descale) *
-                       tensors_->descale(TensorName::q, at.batch, at.head, query_row % p.seqlen_q);
+  const double scale = scale_ * score_descale(query_row / p.seqlen_q, query_row % p.seqlen_q);
   std::vector<SlackProduct> scores;
   SlackProduct tile_max{0, 0};
   for (int j : keys) {
@@ -144,6 +182,7 @@ void TileReplay::forward_row(std::int64_t query_row, std::int64_t first_key_row,
     score.value *= sign_;
     state.scores.add(score.value, score.slack);
     if (by_block) score = {score.value * k_descale, score.slack * k_descale};
+    score = modified(score, scale, query_row, first_key + j).score;
     if (scores.empty() || score.value > tile_max.value) tile_max = score;
     scores.push_back(score);
   }
@@ -201,11 +240,12 @@ void TileReplay::backward_row(std::int64_t query_row, std::int64_t first_key_row
     const std::int64_t key_row = first_key_row + j;
     const SlackProduct score = dot(q_, query_row, k_, key_row);
     state.scores.add(sign_ * score.value, score.slack);
-    const double exponent = scale_ * sign_ * score.value - lse;
-    const double relative =
-        scale_ * score.slack + kRoundingSlack * (scale_ * std::abs(score.value) + std::abs(lse)) + kSumSlack;
-    const double prob = std::isfinite(lse) ? std::exp(exponent) : 0.0;
     const std::int64_t key = std::int64_t{at.n_block} * program_->tile.block_n + j;
+    const auto [taken, derivative] = modified({sign_ * score.value, score.slack}, scale_, query_row, key);
+    const double exponent = scale_ * taken.value - lse;
+    const double relative =
+        scale_ * taken.slack + kRoundingSlack * (scale_ * std::abs(taken.value) + std::abs(lse)) + kSumSlack;
+    const double prob = std::isfinite(lse) ? std::exp(exponent) : 0.0;
     const double kept = dropout_factor(p, query_row / p.seqlen_q, query_row % p.seqlen_q, key);
     const double prob_slack = prob * relative + kSmallestExponential;
     const ExactSum entering = rounded(kept * prob, kept * prob_slack);
@@ -214,8 +254,10 @@ void TileReplay::backward_row(std::int64_t query_row, std::int64_t first_key_row
     const SlackProduct dprob = dot(dout_, query_row, v_, key_row);
     state.dprobs.add(kept * dprob.value, kept * dprob.slack);
     const double difference = kept * dprob.value - delta.value;
-    const ExactSum dscore = rounded(
-        prob * difference, prob_slack * std::abs(difference) + prob * (kept * dprob.slack + delta.slack));
+    const double slack = prob_slack * std::abs(difference) + prob * (kept * dprob.slack + delta.slack);
+    const ExactSum dscore =
+        rounded(prob * difference * derivative.value,
+                slack * derivative.value + std::abs(prob * difference) * derivative.tolerance);
     state.dscores.add(dscore.value, dscore.tolerance);
 
     const auto add_product = [](ExactSum& sum, const ExactSum& factor, const Matrix& matrix,

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "cpu_ref/judge/exact_score.hpp"
 #include "cpu_ref/kernels/kernel.hpp"
 #include "cpu_ref/launch/tile_observer.hpp"
 #include "cpu_ref/numeric/rounding_interval.hpp"
@@ -69,11 +70,22 @@ class TileReplay {
   /// A tensor in fp64 with the sums of its rows.
   struct Matrix {
     std::vector<double> values, row_sums, row_magnitudes;
+    std::int64_t cols = 1;
     Matrix() = default;
     explicit Matrix(const Tensor& tensor);
   };
 
+  /// Rows begin with their head's learned sink, if there are any.
+  void begin_rows();
+  /// What a query's scores are multiplied by, but for the descales of blocks of keys.
+  double score_descale(std::int64_t batch_head, std::int64_t query) const;
   SlackProduct dot(const Matrix& a, std::int64_t a_row, const Matrix& b, std::int64_t b_row) const;
+  /// f(score) and f'(score) of a score whose scaled one is scale * score, in the score's units.
+  struct Modified {
+    SlackProduct score;
+    ExactSum derivative{1, 0};
+  };
+  Modified modified(const SlackProduct& score, double scale, std::int64_t query_row, std::int64_t key) const;
   ExactSum rounded(double value, double slack) const {
     return rounded_interval(program_->problem.dtype, value, slack);
   }
@@ -90,6 +102,7 @@ class TileReplay {
   const TensorSet* tensors_;
   double sum_error_;  // Arithmetic::sum_error()
   double scale_, sign_, probs_factor_;
+  ExactScores scores_;
   Matrix q_, k_, v_, dout_, out_;
   std::vector<double> lse_;
   std::vector<Row> rows_;                                 // (B, H, Nq), forward

@@ -193,6 +193,25 @@ void add_padding(CaseList& list, TileShape tile) {
   }
 }
 
+/// Values with more, and with fewer columns than keys.
+void add_value_dims(CaseList& list, TileShape tile) {
+  int turn = 0;
+  for (const auto& [head_dim, head_dim_v] : {std::pair{24, 16}, {16, 40}, {192, 128}, {1, 3}}) {
+    for (const MaskSides& mask : masks_for(tile)) {
+      VerifyCase c = list.several_tiles();
+      c.problem.heads = 4;
+      c.problem.head_dim = head_dim;
+      c.problem.head_dim_v = head_dim_v;
+      c.problem.dtype = kElementTypes[turn % 5];
+      if (turn % 3 == 2) c.splits = {SplitPolicy::Kind::number, 2};
+      c.pack_gqa = turn % 4 == 3;
+      if (turn % 7 == 6) c.problem.dropout = 0.25;
+      list.add(c, mask);
+      ++turn;
+    }
+  }
+}
+
 void add_orders(CaseList& list) {
   for (TileOrder order : {TileOrder::row_major, TileOrder::longest_first, TileOrder::head_swizzled}) {
     for (Scan scan : {Scan::ascending, Scan::descending, Scan::sawtooth}) {
@@ -292,6 +311,35 @@ void add_masks(CaseList& list, TileShape tile) {
   }
 }
 
+/// Every score modifier by itself and all together, under every mask, in every element type; packed and split
+/// where a sink then enters last, and queries that see no key.
+void add_score_mods(CaseList& list, TileShape tile) {
+  std::vector<ScoreMods> all_mods(1);
+  for (const ScoreModRow& row : score_mod_rows()) {
+    row.set(all_mods.front(), row.example);
+    row.set(all_mods.emplace_back(), row.example);
+  }
+  int turn = 0;
+  for (const ScoreMods& mods : all_mods) {
+    for (const MaskSides& mask : masks_for(tile)) {
+      VerifyCase c = list.several_tiles();
+      c.problem.score_mods = mods;
+      c.problem.batch = 2;
+      c.problem.heads = 6;
+      c.problem.dtype = kElementTypes[turn % 5];
+      if (turn % 3 == 2) c.splits = {SplitPolicy::Kind::number, 2};
+      c.pack_gqa = turn % 4 == 3;
+      c.diagonal_slices = turn % 6 == 4 ? 2 : 1;
+      if (turn % 7 == 1) c.problem.seqlen_q = c.problem.seqlen_k + tile.block_m + 1;
+      if (turn % 7 == 2) c.problem.key_lengths = {0, tile.block_n + 2};
+      if (turn % 7 == 3) c.problem.dropout = 0.25;
+      if (turn % 7 == 4) c.problem.softmax_scale = -0.25;
+      list.add(c, mask, &mods == &all_mods.front() ? 1 : 2);
+      ++turn;
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_t head_dim) {
@@ -307,6 +355,8 @@ std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_
   add_descales(list, tile);
   add_splits(list, tile);
   add_masks(list, tile);
+  add_value_dims(list, tile);
+  add_score_mods(list, tile);
   return list.take();
 }
 

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu_ref/kernels/backward_tiles.hpp"
 
+#include <algorithm>
+
 #include "cpu_ref/numeric/numeric.hpp"
 
 namespace tilescope {
 namespace {
 int score_rows(const TileProgram& p) { return p.axis == Axis::q ? p.tile.block_n : p.tile.block_m; }
 int score_cols(const TileProgram& p) { return p.axis == Axis::q ? p.tile.block_m : p.tile.block_n; }
+int most_columns(const TileProgram& p) {
+  return static_cast<int>(std::max(p.problem.head_dim, p.problem.value_dim()));
+}
 int owned_rows(const TileProgram& p) { return p.axis == Axis::q ? p.tile.block_m : p.tile.block_n; }
 }  // namespace
 
@@ -15,14 +20,18 @@ BackwardTiles::BackwardTiles(const TileProgram& program)
       probs(score_rows(program), score_cols(program)),
       dscores(score_rows(program), score_cols(program)),
       dtype_(program.problem.dtype),
-      head_dim_(static_cast<int>(program.problem.head_dim)),
+      value_dim_(static_cast<int>(program.problem.value_dim())),
       cuts_tiles_(program.diagonal_slices > 1),
+      score_mods_(program),
       dropout_(program.problem.seed, program.problem.dropout),
-      factors_(dropout_.active() ? score_rows(program) : 0, score_cols(program)) {}
+      factors_(dropout_.active() ? score_rows(program) : 0, score_cols(program)),
+      derivatives_(score_mods_.change_gradients() ? score_rows(program) : 0, score_cols(program)) {}
 
 void BackwardTiles::probs_from_lse(const ScoreTile& place, bool full, const float* lse_log2,
                                    TileState* state) {
   if (state) state->scores = visible_sum(place, probs);
+  score_mods_.apply(place, static_cast<double>(scale.magnitude), probs,
+                    score_mods_.change_gradients() ? &derivatives_ : nullptr);
   if (!full) apply_mask(place, probs);
   tilescope::probs_from_lse(probs.data(), probs.stride(), place.rows(), place.cols(), scale.softmax.log2,
                             lse_log2, place.queries_along);
@@ -31,7 +40,7 @@ void BackwardTiles::probs_from_lse(const ScoreTile& place, bool full, const floa
 void BackwardTiles::multiply_dprobs(const TileParts& parts, const TileView& streamed,
                                     const TileView& owned_transposed) {
   if (cuts_tiles_) dscores.zero();
-  multiply_scores(parts, streamed, owned_transposed, dscores, head_dim_);
+  multiply_scores(parts, streamed, owned_transposed, dscores, value_dim_);
 }
 
 void BackwardTiles::gradient(const ScoreTile& place, const float* delta, TileState* state) {
@@ -43,6 +52,7 @@ void BackwardTiles::gradient(const ScoreTile& place, const float* delta, TileSta
   if (state) state->dprobs = visible_sum(place, dscores);
   scores_gradient(probs.data(), dscores.data(), probs.stride(), place.rows(), place.cols(), delta,
                   place.queries_along);
+  if (score_mods_.change_gradients()) multiply_values(dscores.data(), derivatives_.data(), size);
   if (dropout_.active()) multiply_values(probs.data(), factors_.data(), size);
   round_to(dtype_, probs.data(), size);
   round_to(dtype_, dscores.data(), size);
@@ -65,8 +75,7 @@ void row_dots(const TileView& a, const TileView& b, int rows, int cols, float* d
   }
 }
 
-StoreZeros::StoreZeros(const TileProgram& program)
-    : zeros_(owned_rows(program), static_cast<int>(program.problem.head_dim)) {}
+StoreZeros::StoreZeros(const TileProgram& program) : zeros_(owned_rows(program), most_columns(program)) {}
 
 void StoreZeros::operator()(Cta& cta) {
   const TileCoord at = cta.coord(cta.first_head(), cta.first_block());
@@ -75,7 +84,7 @@ void StoreZeros::operator()(Cta& cta) {
 
 ConvertSums::ConvertSums(const TileProgram& program) : scale_(KernelScale(program.problem).signed_scale) {
   for (std::size_t i = 0; i < program.prologue.size(); ++i) {
-    tiles_.emplace_back(owned_rows(program), static_cast<int>(program.problem.head_dim));
+    tiles_.emplace_back(owned_rows(program), most_columns(program));
   }
 }
 
@@ -90,8 +99,9 @@ void ConvertSums::operator()(Cta& cta) {
     const TileView sums = cta.load(loads[i].tensor, at, tiles_[i]);
     const bool scaled = loads[i].tensor == TensorName::dq_accum || loads[i].tensor == TensorName::dk_accum;
     const float factor = scaled ? scale_ : 1.0f;
+    const std::int64_t cols = tensor_extent(cta.problem(), loads[i].tensor).cols;
     for (int r = 0; r < rows; ++r) {
-      for (int c = 0; c < cta.problem().head_dim; ++c) tiles_[i].row(r)[c] = factor * sums.row(r)[c];
+      for (std::int64_t c = 0; c < cols; ++c) tiles_[i].row(r)[c] = factor * sums.row(r)[c];
     }
   }
   const auto& stores = cta.program().epilogue;

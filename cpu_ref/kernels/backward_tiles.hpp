@@ -4,6 +4,7 @@
 
 #include "cpu_ref/primitives/kernel_scale.hpp"
 #include "cpu_ref/primitives/score_tile.hpp"
+#include "cpu_ref/primitives/tile_score_mods.hpp"
 
 namespace tilescope {
 
@@ -12,11 +13,14 @@ class BackwardTiles {
  public:
   explicit BackwardTiles(const TileProgram& program);
 
-  /// probs: S to P = exp(S - LSE), fp32.
+  /// Loads what the modifiers need of the CTA's heads.
+  void load(Cta& cta, const TileCoord& owned) { score_mods_.load(cta, owned); }
+  /// probs: S to P = exp(f(S) - LSE), fp32.
   void probs_from_lse(const ScoreTile& place, bool full, const float* lse_log2, TileState* state);
   /// dscores: dP, over the parts of a tile; 0 elsewhere, where P is.
   void multiply_dprobs(const TileParts& parts, const TileView& streamed, const TileView& owned_transposed);
-  /// dscores: dP to dS = P * (dP - delta), rounded; probs: P to the factor of dO, dropped and rounded.
+  /// dscores: dP to dS = P * (dP - delta) * f'(S), rounded; probs: P to the factor of dO, dropped and
+  /// rounded.
   void gradient(const ScoreTile& place, const float* delta, TileState* state);
 
   KernelScale scale;
@@ -25,10 +29,11 @@ class BackwardTiles {
 
  private:
   ElementType dtype_;
-  int head_dim_;
+  int value_dim_;
   bool cuts_tiles_;
+  TileScoreMods score_mods_;
   DropoutMask dropout_;
-  Tile factors_;
+  Tile factors_, derivatives_;
 };
 
 /// lse to lse * log2(e); a row that saw no key (lse = -inf) gets +inf, which makes its P 0.

@@ -13,9 +13,12 @@ constexpr FeatureSet kBackwardFeatures{Feature::fp32,      Feature::fp16,       
                                        Feature::causal,    Feature::window,       Feature::grouped_heads,
                                        Feature::dropout,   Feature::signed_scale, Feature::key_padding,
                                        Feature::mask_rules};
-constexpr Capabilities capabilities_of(Algorithm algorithm) {
+Capabilities capabilities_of(Algorithm algorithm) {
   FeatureSet forward = kBackwardFeatures | kNarrowTypes, backward = kBackwardFeatures;
-  if (algorithm != Algorithm::flash1) forward = forward | FeatureSet{Feature::descales};
+  if (algorithm != Algorithm::flash1) {
+    forward = forward | score_mod_features() | FeatureSet{Feature::value_dim, Feature::descales};
+    backward = backward | score_mod_features() | FeatureSet{Feature::value_dim};
+  }
   if (algorithm == Algorithm::flash2) {
     forward = forward | FeatureSet{Feature::split_keys, Feature::packed_heads};
     backward = backward | FeatureSet{Feature::query_splits};

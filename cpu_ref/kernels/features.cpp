@@ -28,7 +28,12 @@ constexpr FeatureName kFeatures[kNumFeatures] = {
     {"splits", "has no split keys: splits must be none"},
     {"packing", "packs no heads of a group into a q tile: pack-gqa must be off"},
     {"query splits", "lets no CTAs share a kv tile: query-splits must be 1"},
-    {"masks", "has no mask beside causal, windows and padding: mask must be left out"}};
+    {"masks", "has no mask beside causal, windows and padding: mask must be left out"},
+    {"value dim", "has values with the columns of keys alone: head_dim_v must be left out"},
+    {"softcap", "has no soft cap: softcap must be left out"},
+    {"alibi", "has no ALiBi: alibi must be left out"},
+    {"learned sink", "has no learned sink: learned_sink must be left out"},
+    {"log bias", "has no logarithmic bias: log_bias must be left out"}};
 
 std::optional<std::string> missing_element_type(const FeatureSet& has, ElementType type,
                                                 std::string_view of_direction) {
@@ -60,11 +65,31 @@ Feature feature_of(ElementType type) {
   return kOf[static_cast<int>(type)];
 }
 
+namespace {
+
+/// Of those that `wanted` gives a number for.
+template <typename Wanted>
+FeatureSet score_mods_where(const Wanted& wanted) {
+  FeatureSet features;
+  int feature = static_cast<int>(Feature::softcap);
+  for (const ScoreModRow& row : score_mod_rows()) {
+    if (wanted(row)) features = features | FeatureSet{static_cast<Feature>(feature)};
+    ++feature;
+  }
+  return features;
+}
+
+}  // namespace
+
+FeatureSet score_mod_features() {
+  return score_mods_where([](const ScoreModRow&) { return true; });
+}
+
 FeatureSet required_features(const AttentionProblem& problem) {
   // Every field of a problem by its name: with a new one this does not compile until somebody has said here
   // what it asks of a kernel.
   const auto& [batch, heads, heads_kv, seqlen_q, seqlen_k, head_dim, dtype, causal, window_left, window_right,
-               softmax_scale, dropout, seed, key_lengths, descales, mask] = problem;
+               softmax_scale, dropout, seed, key_lengths, descales, mask, score_mods, head_dim_v] = problem;
   FeatureSet needs{feature_of(dtype)};
   if (causal) needs = needs | FeatureSet{Feature::causal};
   if (window_left >= 0 || window_right >= 0) needs = needs | FeatureSet{Feature::window};
@@ -74,7 +99,9 @@ FeatureSet required_features(const AttentionProblem& problem) {
   if (descales.any()) needs = needs | FeatureSet{Feature::descales};
   if (dropout > 0) needs = needs | FeatureSet{Feature::dropout};
   if (softmax_scale && !(*softmax_scale > 0)) needs = needs | FeatureSet{Feature::signed_scale};
-  return needs;
+  if (head_dim_v != 0 && head_dim_v != head_dim) needs = needs | FeatureSet{Feature::value_dim};
+  const ScoreMods& mods = score_mods;
+  return needs | score_mods_where([&mods](const ScoreModRow& row) { return row.get(mods) != 0; });
 }
 
 std::optional<std::string> missing_feature(const Capabilities& can, const AttentionProblem& problem,

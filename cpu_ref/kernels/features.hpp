@@ -34,8 +34,13 @@ enum class Feature : std::uint8_t {
   packed_heads,  // option: a q tile's rows are those of a whole group of heads
   query_splits,  // option: several CTAs share the queries of a kv tile
   mask_rules,    // mask: those of MaskKind
+  value_dim,     // values with other columns than queries and keys
+  softcap,       // score modifiers from here on, in the order of score_mod_rows()
+  alibi,
+  learned_sink,
+  log_bias,
 };
-inline constexpr int kNumFeatures = static_cast<int>(Feature::mask_rules) + 1;
+inline constexpr int kNumFeatures = static_cast<int>(Feature::log_bias) + 1;
 std::string_view to_string(Feature feature);
 Feature feature_of(ElementType type);
 
@@ -74,6 +79,9 @@ struct Capabilities {
     return direction == Direction::forward ? forward : backward;
   }
 };
+
+/// Every score modifier.
+FeatureSet score_mod_features();
 
 /// What a problem asks for. Lengths and counts ask for nothing: every kernel takes all.
 FeatureSet required_features(const AttentionProblem& problem);

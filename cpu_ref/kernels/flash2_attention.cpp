@@ -12,6 +12,7 @@
 #include "cpu_ref/numeric/numeric.hpp"
 #include "cpu_ref/primitives/kernel_scale.hpp"
 #include "cpu_ref/primitives/score_tile.hpp"
+#include "cpu_ref/primitives/tile_score_mods.hpp"
 
 namespace tilescope {
 namespace {
@@ -22,20 +23,23 @@ class Flash2Forward {
  public:
   explicit Flash2Forward(const TileProgram& program)
       : head_dim_(static_cast<int>(program.problem.head_dim)),
+        value_dim_(static_cast<int>(program.problem.value_dim())),
         dtype_(program.problem.dtype),
         sums_(program),
         two_level_(program.fp8_sums == Fp8Sums::two_level),
         by_block_(program.problem.descaled_by_key_blocks()),
         scale_(program.problem),
+        score_mods_(program),
+        row_states_(program),
         dropout_(program.problem.seed, program.problem.dropout),
         q_(program.tile.block_m, head_dim_),
         q_transposed_(head_dim_, program.tile.block_m),
         k_(program.tile.block_n, head_dim_),
-        v_(program.tile.block_n, head_dim_),
+        v_(program.tile.block_n, value_dim_),
         probs_(program.tile.block_n, program.tile.block_m),
         factors_(dropout_.active() ? program.tile.block_n : 0, program.tile.block_m),
-        out_(program.tile.block_m, head_dim_),
-        part_(two_level_ ? program.tile.block_m : 0, head_dim_),
+        out_(program.tile.block_m, value_dim_),
+        part_(two_level_ ? program.tile.block_m : 0, value_dim_),
         row_max_(1, program.tile.block_m),
         row_sum_(1, program.tile.block_m),
         rescale_(1, program.tile.block_m) {}
@@ -47,12 +51,13 @@ class Flash2Forward {
     descale_ = cta.descale(TensorName::q, owned);
     if (!by_block_) descale_ *= cta.descale(TensorName::k, owned);
     v_unit_ = by_block_ ? 1.0f : cta.descale(TensorName::v, owned);
+    unit_ = static_cast<double>(scale_.magnitude) * static_cast<double>(descale_);
     out_.zero();
-    row_max_.fill(kMinusInfinity);
-    row_sum_.zero();
+    row_states_.begin(cta, owned, unit_, scale_.probs_factor, row_max_.data(), row_sum_.data());
     if (!keys.empty()) {
       const TileView q = cta.load(TensorName::q, owned, q_);
       transpose_tile(q, cta.queries(owned), head_dim_, scale_.sign, q_transposed_);
+      score_mods_.load(cta, owned);
     }
     for (int i = 0; i < keys.count(); ++i) {
       const int n_block = cta.inner_tile(keys, block, i);
@@ -72,6 +77,7 @@ class Flash2Forward {
     multiply_scores(parts, k, q_transposed_.view(), probs_, head_dim_, sums_);
     if (state) state->scores = visible_sum(place, probs_);
     if (by_block_) scale_values(probs_.data(), cta.descale(TensorName::k, at), place.keys * probs_.stride());
+    score_mods_.apply(place, unit_, probs_);
     if (!full) apply_mask(place, probs_);
     SoftmaxScale softmax = scale_.softmax;
     softmax.log2 = std::max(softmax.log2 * descale_, std::numeric_limits<float>::min());  // as KernelScale
@@ -85,14 +91,14 @@ class Flash2Forward {
     const float unit_ratio = by_block_ ? take_unit(cta.descale(TensorName::v, at)) : 1.0f;
     for (int i = 0; i < place.queries; ++i) {
       const float alpha = rescale_.data()[i] * unit_ratio;
-      if (alpha != 1.0f) scale_values(out_.row(i), alpha, head_dim_);
+      if (alpha != 1.0f) scale_values(out_.row(i), alpha, value_dim_);
     }
     if (two_level_) {
       part_.zero();
-      add_to_owned(parts, probs_, v, part_, head_dim_, sums_);
-      for (int i = 0; i < place.queries; ++i) add_values(out_.row(i), part_.row(i), head_dim_);
+      add_to_owned(parts, probs_, v, part_, value_dim_, sums_);
+      for (int i = 0; i < place.queries; ++i) add_values(out_.row(i), part_.row(i), value_dim_);
     } else {
-      add_to_owned(parts, probs_, v, out_, head_dim_, sums_);
+      add_to_owned(parts, probs_, v, out_, value_dim_, sums_);
     }
 
     if (state) {
@@ -102,7 +108,7 @@ class Flash2Forward {
         state->row_sum += static_cast<double>(row_sum_.data()[i]);
       }
       state->probs = visible_sum(place, probs_);
-      state->accum = tile_sum(out_.view(), place.queries, head_dim_);
+      state->accum = tile_sum(out_.view(), place.queries, value_dim_);
     }
   }
 
@@ -118,7 +124,7 @@ class Flash2Forward {
     for (int i = 0; i < cta.queries(owned); ++i) {
       const float row_sum = row_sum_.data()[i];
       const bool empty = row_sum == 0.0f;
-      scale_values(out_.row(i), empty ? 0.0f : v_unit_ / row_sum, head_dim_);
+      scale_values(out_.row(i), empty ? 0.0f : v_unit_ / row_sum, value_dim_);
       row_max_.data()[i] =
           log_sum_exp(row_max_.data()[i], scale_.magnitude * descale_, row_sum / scale_.probs_factor);
     }
@@ -128,26 +134,30 @@ class Flash2Forward {
     cta.store_stats(partial ? TensorName::lse_partial : TensorName::lse, to, row_max_.data());
   }
 
-  int head_dim_;
+  int head_dim_, value_dim_;
   ElementType dtype_;
   ProductSums sums_;
   bool two_level_, by_block_;
   float descale_ = 1.0f;  // of Q's tile, times that of its keys where all have one
   float v_unit_ = 1.0f;   // that O is to be multiplied by
+  double unit_ = 1;       // of the scores: a scaled score is unit_ * score
   KernelScale scale_;
+  TileScoreMods score_mods_;
+  RowStates row_states_;
   DropoutMask dropout_;
   Tile q_, q_transposed_, k_, v_, probs_, factors_, out_, part_, row_max_, row_sum_, rescale_;
 };
 
 /// Pass combine: the results of the splits of the keys, each weighted by exp(LSE), as they come. A split in
-/// which a row sees no key, LSE = -inf, changes no bit of it.
+/// which a row sees no key, LSE = -inf, changes no bit of it. A learned sink enters here, once.
 class Combine {
  public:
   explicit Combine(const TileProgram& program)
-      : head_dim_(static_cast<int>(program.problem.head_dim)),
-        part_(program.tile.block_m, head_dim_),
-        out_(program.tile.block_m, head_dim_),
-        part_lse_(static_cast<std::size_t>(program.tile.block_m)),
+      : value_dim_(static_cast<int>(program.problem.value_dim())),
+        part_(program.tile.block_m, value_dim_),
+        out_(program.tile.block_m, value_dim_),
+        row_states_(program),
+        part_lse_(static_cast<std::size_t>(padded(program.tile.block_m))),
         max_(part_lse_.size()),
         sum_(part_lse_.size()) {}
 
@@ -157,8 +167,7 @@ class Combine {
     const TileRuns splits = cta.inner_tiles(block);
     const int rows = cta.queries(owned);
     out_.zero();
-    std::fill(max_.begin(), max_.end(), kMinusInfinity);
-    std::fill(sum_.begin(), sum_.end(), 0.0f);
+    row_states_.begin(cta, owned, 1.0, 1.0f, max_.data(), sum_.data());
     for (int i = 0; i < splits.count(); ++i) {
       const TileCoord at = cta.coord(owned.head, block, cta.inner_tile(splits, block, i));
       const TileView part = cta.load(TensorName::out_partial, at, part_);
@@ -168,7 +177,7 @@ class Combine {
     for (int row = 0; row < rows; ++row) {
       const auto r = static_cast<std::size_t>(row);
       if (sum_[r] == 0.0f) continue;
-      scale_values(out_.row(row), 1.0f / sum_[r], head_dim_);
+      scale_values(out_.row(row), 1.0f / sum_[r], value_dim_);
       max_[r] += std::log(sum_[r]);
     }
     cta.store(TensorName::out, owned, out_.view());
@@ -182,19 +191,20 @@ class Combine {
     float* const out = out_.row(row);
     if (lse == kMinusInfinity) return;
     if (max_[r] == kMinusInfinity) {  // the first: its bits as they are
-      std::copy_n(part, head_dim_, out);
+      std::copy_n(part, value_dim_, out);
       max_[r] = lse;
       sum_[r] = 1.0f;
       return;
     }
     const float max = std::max(max_[r], lse), before = std::exp(max_[r] - max), here = std::exp(lse - max);
-    for (int i = 0; i < head_dim_; ++i) out[i] = out[i] * before + part[i] * here;
+    for (int i = 0; i < value_dim_; ++i) out[i] = out[i] * before + part[i] * here;
     sum_[r] = sum_[r] * before + here;
     max_[r] = max;
   }
 
-  int head_dim_;
+  int value_dim_;
   Tile part_, out_;
+  RowStates row_states_;
   std::vector<float> part_lse_, max_, sum_;
 };
 

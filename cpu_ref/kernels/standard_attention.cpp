@@ -8,6 +8,7 @@
 #include "cpu_ref/numeric/numeric.hpp"
 #include "cpu_ref/primitives/kernel_scale.hpp"
 #include "cpu_ref/primitives/score_tile.hpp"
+#include "cpu_ref/primitives/tile_score_mods.hpp"
 
 namespace tilescope {
 namespace {
@@ -26,14 +27,14 @@ void for_each_inner_tile(Cta& cta, int head, Step&& step) {
 class RowsTimesRows {
  public:
   explicit RowsTimesRows(const TileProgram& program)
-      : head_dim_(static_cast<int>(program.problem.head_dim)),
+      : depth_(static_cast<int>(program.extent(program.prologue[0].tensor).cols)),
         left_name_(program.prologue[0].tensor),
         right_name_(program.phases[0][0].tensor),
         product_name_(program.phases[0][1].tensor),
         factor_(program.name == PassName::scores ? StoredScoreScale(program.problem).factor : 1.0f),
-        left_(program.tile.block_m, head_dim_),
-        right_(program.tile.block_n, head_dim_),
-        right_transposed_(head_dim_, program.tile.block_n),
+        left_(program.tile.block_m, depth_),
+        right_(program.tile.block_n, depth_),
+        right_transposed_(depth_, program.tile.block_n),
         product_(program.tile.block_m, program.tile.block_n) {}
 
   void operator()(Cta& cta) {
@@ -41,8 +42,8 @@ class RowsTimesRows {
     for_each_inner_tile(cta, cta.first_head(), [&](const TileCoord& at) {
       const ScoreTile place(cta, at, Queries::rows);
       const TileView right = cta.load(right_name_, at, right_);
-      transpose_tile(right, place.keys, head_dim_, 1.0f, right_transposed_);
-      tile_matmul(left.rows(), right_transposed_.view(), product_, place.queries, place.keys, head_dim_,
+      transpose_tile(right, place.keys, depth_, 1.0f, right_transposed_);
+      tile_matmul(left.rows(), right_transposed_.view(), product_, place.queries, place.keys, depth_,
                   Accumulate::no);
       if (TileState* state = cta.observe(at)) {
         (product_name_ == TensorName::scores ? state->scores : state->dprobs) = visible_sum(place, product_);
@@ -55,7 +56,7 @@ class RowsTimesRows {
   }
 
  private:
-  int head_dim_;
+  int depth_;
   TensorName left_name_, right_name_, product_name_;
   float factor_;
   Tile left_, right_, right_transposed_, product_;
@@ -67,19 +68,26 @@ class RowSoftmax {
   explicit RowSoftmax(const TileProgram& program)
       : scale_(program.problem),
         probs_factor_(KernelScale(program.problem).probs_factor),
+        score_mods_(program),
+        row_states_(program),
         strip_(program.tile.block_m, static_cast<int>(program.problem.seqlen_k)),
         tile_(program.tile.block_m, program.tile.block_n),
         row_max_(1, program.tile.block_m),
-        row_sum_(1, program.tile.block_m) {}
+        row_sum_(1, program.tile.block_m),
+        first_max_(1, program.tile.block_m) {}
 
   void operator()(Cta& cta) {
     const TileCoord owned = cta.coord(cta.first_head(), cta.first_block());
     const int queries = cta.queries(owned);
     const std::int64_t seqlen_k = cta.problem().seqlen_k;
-    row_max_.fill(kMinusInfinity);
+    const double unit = static_cast<double>(scale_.rest);
+    row_states_.begin(cta, owned, unit, 1.0f, row_max_.data(), row_sum_.data());
+    std::copy_n(row_max_.data(), queries, first_max_.data());
+    score_mods_.load(cta, owned);
     for_each_inner_tile(cta, cta.first_head(), [&](const TileCoord& at) {
       const ScoreTile place(cta, at, Queries::rows);
       cta.load_into(TensorName::scores, at, tile_.data(), tile_.stride());
+      score_mods_.apply(place, unit, tile_);
       apply_mask(place, tile_);
       TileState* state = cta.observe(at);
       for (int i = 0; i < queries; ++i) {
@@ -92,7 +100,10 @@ class RowSoftmax {
     });
     for (int i = 0; i < queries; ++i) {
       float& row_sum = row_sum_.data()[i];
-      row_sum = exp2_row(strip_.row(i), seqlen_k, {scale_.log2, 0.0f}, row_max_.data()[i]);
+      if (row_sum != 0.0f) {
+        row_sum *= rescale_factor(first_max_.data()[i], row_max_.data()[i], {scale_.log2, 0.0f});
+      }
+      row_sum += exp2_row(strip_.row(i), seqlen_k, {scale_.log2, 0.0f}, row_max_.data()[i]);
       scale_values(strip_.row(i), row_sum == 0.0f ? 0.0f : probs_factor_ / row_sum, seqlen_k);
     }
     for_each_inner_tile(cta, cta.first_head(), [&](const TileCoord& at) {
@@ -113,27 +124,45 @@ class RowSoftmax {
  private:
   StoredScoreScale scale_;
   float probs_factor_;
-  Tile strip_, tile_, row_max_, row_sum_;
+  TileScoreMods score_mods_;
+  RowStates row_states_;
+  Tile strip_, tile_, row_max_, row_sum_, first_max_;
 };
 
-/// Pass dscores: dS = P * (dP - delta), with delta = rowsum(P * dP).
+/// Pass dscores: dS = P * (dP - delta) * f'(S), with delta = rowsum(P * dP).
 class RowGradient {
  public:
   explicit RowGradient(const TileProgram& program)
-      : dropout_(program.problem.seed, program.problem.dropout),
+      : unit_(static_cast<double>(StoredScoreScale(program.problem).rest)),
+        score_mods_(program),
+        sums_sinks_(program.problem.score_mods.learned_sink),
+        dropout_(program.problem.seed, program.problem.dropout),
         probs_(program.tile.block_m, static_cast<int>(program.problem.seqlen_k)),
         dprobs_(program.tile.block_m, static_cast<int>(program.problem.seqlen_k)),
         tile_(program.tile.block_m, program.tile.block_n),
         factors_(dropout_.active() ? program.tile.block_m : 0, program.tile.block_n),
-        delta_(1, program.tile.block_m) {}
+        scores_(score_mods_.change_gradients() ? program.tile.block_m : 0, program.tile.block_n),
+        derivatives_(score_mods_.change_gradients() ? program.tile.block_m : 0, program.tile.block_n),
+        slopes_(score_mods_.change_gradients() ? program.tile.block_m : 0,
+                static_cast<int>(program.problem.seqlen_k)),
+        delta_(1, program.tile.block_m),
+        lse_(1, program.tile.block_m) {}
 
   void operator()(Cta& cta) {
     const int head = cta.first_head();
+    const TileCoord owned = cta.coord(head, cta.first_block());
+    if (score_mods_.change_gradients()) score_mods_.load(cta, owned);
+    float sink = 0;
+    if (sums_sinks_) {
+      cta.load_stats(TensorName::lse, owned, lse_.data());
+      cta.load_heads(TensorName::sink, owned, &sink);
+    }
     delta_.zero();
     for_each_inner_tile(cta, head, [&](const TileCoord& at) {
       const ScoreTile place(cta, at, Queries::rows);
       cta.load_into(TensorName::probs, at, probs_.data() + place.first_key, probs_.stride());
       cta.load_into(TensorName::dprobs, at, tile_.data(), tile_.stride());
+      if (score_mods_.change_gradients()) load_derivatives(cta, at, place);
       if (dropout_.active()) {
         dropout_factors(place, dropout_, factors_);
         multiply_values(tile_.data(), factors_.data(), place.queries * tile_.stride());
@@ -144,20 +173,38 @@ class RowGradient {
         delta_.data()[i] += dot_product(probs_.row(i) + place.first_key, tile_.row(i), place.keys);
       }
     });
-    const int queries = cta.queries(cta.coord(head, cta.first_block()));
+    const int queries = cta.queries(owned);
     scores_gradient(probs_.data(), dprobs_.data(), dprobs_.stride(), queries,
                     static_cast<int>(cta.problem().seqlen_k), delta_.data(), Queries::rows);
+    if (score_mods_.change_gradients()) {
+      multiply_values(dprobs_.data(), slopes_.data(), queries * dprobs_.stride());
+    }
     for_each_inner_tile(cta, head, [&](const TileCoord& at) {
       const ScoreTile place(cta, at, Queries::rows);
       const TileView dscores = {dprobs_.data() + place.first_key, dprobs_.stride()};
       cta.store(TensorName::dscores, at, dscores);
       if (TileState* state = cta.observe(at)) state->dscores = tile_sum(dscores, place.queries, place.keys);
     });
+    if (sums_sinks_) {
+      const float dsink = sink_gradient(sink, lse_.data(), delta_.data(), queries);
+      cta.in_turn([&](bool) { cta.reduce_head(TensorName::dsink, owned, dsink); });
+    }
   }
 
  private:
+  void load_derivatives(Cta& cta, const TileCoord& at, const ScoreTile& place) {
+    cta.load_into(TensorName::scores, at, scores_.data(), scores_.stride());
+    score_mods_.apply(place, unit_, scores_, &derivatives_);
+    for (int i = 0; i < place.queries; ++i) {
+      std::copy_n(derivatives_.row(i), place.keys, slopes_.row(i) + place.first_key);
+    }
+  }
+
+  double unit_;  // of stored scores
+  TileScoreMods score_mods_;
+  bool sums_sinks_;
   DropoutMask dropout_;
-  Tile probs_, dprobs_, tile_, factors_, delta_;
+  Tile probs_, dprobs_, tile_, factors_, scores_, derivatives_, slopes_, delta_, lse_;
 };
 
 /// Passes output (P V), dv (P^T dO), dq_gemm (dS K) and dk_gemm (dS^T Q): a matrix of N x N tiles, or its
@@ -165,7 +212,7 @@ class RowGradient {
 class MatrixTimesRows {
  public:
   explicit MatrixTimesRows(const TileProgram& program)
-      : head_dim_(static_cast<int>(program.problem.head_dim)),
+      : cols_(static_cast<int>(program.extent(program.epilogue[0].tensor).cols)),
         matrix_name_(program.phases[0][0].tensor),
         rows_name_(program.phases[0][1].tensor),
         product_name_(program.epilogue[0].tensor),
@@ -175,8 +222,8 @@ class MatrixTimesRows {
         dropout_(program.problem.seed, matrix_name_ == TensorName::probs ? program.problem.dropout : 0.0),
         matrix_(program.tile.block_m, program.tile.block_n),
         factors_(dropout_.active() ? program.tile.block_m : 0, program.tile.block_n),
-        rows_(program.axis == Axis::q ? program.tile.block_n : program.tile.block_m, head_dim_),
-        product_(program.axis == Axis::q ? program.tile.block_m : program.tile.block_n, head_dim_) {}
+        rows_(program.axis == Axis::q ? program.tile.block_n : program.tile.block_m, cols_),
+        product_(program.axis == Axis::q ? program.tile.block_m : program.tile.block_n, cols_) {}
 
   void operator()(Cta& cta) {
     const bool transposed = cta.program().axis == Axis::kv;
@@ -193,12 +240,12 @@ class MatrixTimesRows {
           round_to(dtype_, matrix_.data(), place.queries * matrix_.stride());
         }
         const int owned = transposed ? place.keys : place.queries;
-        tile_matmul(transposed ? matrix_.transposed() : matrix_.by_rows(), rows, product_, owned, head_dim_,
+        tile_matmul(transposed ? matrix_.transposed() : matrix_.by_rows(), rows, product_, owned, cols_,
                     transposed ? place.queries : place.keys, Accumulate::yes);
         if (TileState* state = cta.observe(at)) {
           const bool probs = matrix_name_ == TensorName::probs;
           (probs ? state->probs : state->dscores) = visible_sum(place, matrix_);
-          state->accum = tile_sum(product_.view(), owned, head_dim_);
+          state->accum = tile_sum(product_.view(), owned, cols_);
         }
       });
     }
@@ -207,7 +254,7 @@ class MatrixTimesRows {
   }
 
  private:
-  int head_dim_;
+  int cols_;
   TensorName matrix_name_, rows_name_, product_name_;
   float factor_;
   ElementType dtype_;
@@ -252,6 +299,7 @@ void standard_backward(const ProgramOptions& options, TensorSet& tensors, TileOb
        {TensorName::dprobs, TensorName::dscores, TensorName::dq, TensorName::dk, TensorName::dv}) {
     tensors.allocate(name);
   }
+  if (tensors.problem().score_mods.learned_sink) tensors.allocate(TensorName::dsink).zero();
   run(Direction::backward, options, tensors, observer);
 }
 

@@ -7,6 +7,39 @@
 #include "cpu_ref/numeric/numeric.hpp"
 
 namespace tilescope {
+namespace {
+
+bool reduces(const Operand& operand) {
+  return operand.kind == AccessKind::reduce || operand.kind == AccessKind::store_then_reduce;
+}
+
+/// Queues of a pass, kind after kind: before the tiles that it streams, those that several CTAs own, and the
+/// numbers of heads.
+struct Queues {
+  std::int64_t streamed = 0, owned = 0, heads = 0;
+};
+
+Queues queues_of(const TileProgram& program) {
+  const AttentionProblem& p = program.problem;
+  const VisibleBand band = p.band();
+  Queues queues;
+  const bool streams = std::any_of(program.phases.begin(), program.phases.end(), [](const auto& phase) {
+    return std::any_of(phase.begin(), phase.end(), reduces);
+  });
+  if (streams) {
+    queues.streamed = p.batch * (program.axis == Axis::q ? p.heads_kv * num_n_blocks(band, program.tile)
+                                                         : p.heads * num_m_blocks(band, program.tile));
+  }
+  if (program.query_splits() > 1) queues.owned = p.batch * p.heads_kv * program.num_blocks();
+  const bool by_heads =
+      std::any_of(program.epilogue.begin(), program.epilogue.end(), [&program](const Operand& operand) {
+        return reduces(operand) && program.extent(operand.tensor).indexing == TileIndexing::head;
+      });
+  if (by_heads) queues.heads = p.heads;
+  return queues;
+}
+
+}  // namespace
 
 Cta::Cta(const TileProgram& program, TensorSet& tensors, std::int64_t index, CtaLog* log)
     : program_(&program),
@@ -202,24 +235,54 @@ void Cta::store_stats(TensorName name, const TileCoord& at, const float* values)
   std::memcpy(to.data, values, static_cast<std::size_t>(to.rows) * sizeof(float));
 }
 
+int Cta::query_heads() const {
+  return (work_.end_head - work_.first_head) * static_cast<int>(problem().heads / program_->q_heads());
+}
+
+void Cta::log_heads(TensorName name, AccessKind kind, const TileCoord& at) {
+  if (log_ == nullptr) return;
+  const int count = query_heads();
+  log_->accesses.push_back({name, kind, 0, first_query_head(at) / count, -1, -1,
+                            std::int64_t{count} * static_cast<int>(sizeof(float))});
+}
+
+void Cta::load_heads(TensorName name, const TileCoord& at, float* values) {
+  log_heads(name, AccessKind::load, at);
+  const Tensor& tensor = (*tensors_)[name];
+  for (int head = 0; head < query_heads(); ++head) {
+    std::memcpy(values + head, tensor.row(0, first_query_head(at) + head, 0), sizeof(float));
+  }
+}
+
+void Cta::reduce_head(TensorName name, const TileCoord& at, float value) {
+  log_heads(name, AccessKind::reduce, at);
+  *static_cast<float*>((*tensors_)[name].row(0, first_query_head(at), 0)) += value;
+}
+
+std::int64_t Cta::num_queues(const TileProgram& program) {
+  const Queues queues = queues_of(program);
+  return queues.streamed + queues.owned + queues.heads;
+}
+
 void Cta::draw_tickets(OrderedTurns& turns) {
+  const Queues queues = queues_of(*program_);
   const bool q_axis = program_->axis == Axis::q;
   const VisibleBand band = problem().band();
   const std::int64_t tiles = q_axis ? num_n_blocks(band, program_->tile) : num_m_blocks(band, program_->tile);
   const std::int64_t heads = q_axis ? problem().heads_kv : problem().heads;
-  const std::int64_t streamed = problem().batch * heads * tiles;
   std::vector<std::int64_t> taken;
   for (int block = work_.first_block; block < work_.end_block; ++block) {
-    const TileRuns inner = inner_tiles(block);
+    const TileRuns inner = queues.streamed > 0 ? inner_tiles(block) : TileRuns{};
     for (int head = work_.first_head; head < end_head(); ++head) {
       const std::int64_t owner = q_axis ? head / problem().group_size() : head;
       for (int step = 0; step < inner.count(); ++step) {
         taken.push_back((work_.batch * heads + owner) * tiles + inner_tile(inner, block, step));
       }
     }
-    if (program_->query_splits() > 1) {  // the sums of the tile that it owns
-      taken.push_back(streamed + work_.batch_head * program_->num_blocks() + block);
+    if (queues.owned > 0) {  // the sums of the tile that it owns
+      taken.push_back(queues.streamed + work_.batch_head * program_->num_blocks() + block);
     }
+    if (queues.heads > 0) taken.push_back(queues.streamed + queues.owned + work_.first_head);
   }
   tickets_.draw(turns, taken);
 }

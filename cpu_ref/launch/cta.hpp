@@ -98,6 +98,10 @@ class Cta {
   /// A tile of one fp32 value a query, of LSE, dPsum, maxima or sums; 0 where it is not loaded.
   void load_stats(TensorName name, const TileCoord& at, float* values);
   void store_stats(TensorName name, const TileCoord& at, const float* values);
+  /// The numbers of the query heads whose rows the CTA has, from first_query_head() on.
+  void load_heads(TensorName name, const TileCoord& at, float* values);
+  /// The number of a head += value. Only inside in_turn().
+  void reduce_head(TensorName name, const TileCoord& at, float value);
 
   /// Runs the reductions of the current step when all CTAs issued earlier have done theirs on its tile. They
   /// are told whether there are none of those.
@@ -105,6 +109,8 @@ class Cta {
   void in_turn(Reductions&& reductions) {
     tickets_.take(reductions);
   }
+  /// Tiles that CTAs of a pass add to, each with a queue before it.
+  static std::int64_t num_queues(const TileProgram& program);
   /// Draws the tickets of all steps of the CTA. Calls of different CTAs must not overlap.
   void draw_tickets(OrderedTurns& turns);
 
@@ -118,6 +124,9 @@ class Cta {
     int first, rows, cols;  // first row of the tile that is accessed; rows and columns, clipped to the matrix
     ElementType dtype;
   };
+  /// Of query heads whose rows the CTA has.
+  int query_heads() const;
+  void log_heads(TensorName name, AccessKind kind, const TileCoord& at);
   /// Where a tile lies; records the access.
   Region access(TensorName name, AccessKind kind, const TileCoord& at);
   bool streams(TileIndexing indexing) const {

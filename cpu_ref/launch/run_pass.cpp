@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu_ref/launch/run_pass.hpp"
 
-#include <algorithm>
 #include <string>
 
 #include "common/log.hpp"
@@ -17,19 +16,7 @@ CtaDispenser::CtaDispenser(const TileProgram& program, TensorSet& tensors, TileO
     log_->pass = program.name;
     log_->ctas.resize(static_cast<std::size_t>(program.num_ctas()));
   }
-  const auto reduces = [](const Operand& operand) {
-    return operand.kind == AccessKind::reduce || operand.kind == AccessKind::store_then_reduce;
-  };
-  const bool any = std::any_of(program.phases.begin(), program.phases.end(), [&](const auto& phase) {
-    return std::any_of(phase.begin(), phase.end(), reduces);
-  });
-  if (!any) return;
-  const AttentionProblem& problem = program.problem;
-  const VisibleBand band = problem.band();
-  const bool q_axis = program.axis == Axis::q;
-  const std::int64_t owned = program.query_splits() > 1 ? problem.heads_kv * program.num_blocks() : 0;
-  turns_.emplace(problem.batch * (q_axis ? problem.heads_kv * num_n_blocks(band, program.tile)
-                                         : problem.heads * num_m_blocks(band, program.tile) + owned));
+  if (const std::int64_t queues = Cta::num_queues(program); queues > 0) turns_.emplace(queues);
 }
 
 bool CtaDispenser::next(std::optional<Cta>& cta) {

@@ -91,9 +91,24 @@ void fill_random(TensorSet& tensors, TensorName name, InputKind kind) {
   }
 }
 
+void fill_score_operands(TensorSet& tensors) {
+  const AttentionProblem& problem = tensors.problem();
+  const auto heads = static_cast<int>(problem.heads);
+  if (problem.score_mods.alibi) {
+    float* const slopes = tensors.allocate(TensorName::alibi_slopes).floats();
+    for (int head = 0; head < heads; ++head) slopes[head] = alibi_slope(head, heads);
+  }
+  if (problem.score_mods.learned_sink) {
+    float* const sinks = tensors.allocate(TensorName::sink).floats();
+    for (int head = 0; head < heads; ++head)
+      sinks[head] = random_normal(problem.seed, TensorName::sink, head);
+  }
+}
+
 void fill_random_inputs(TensorSet& tensors, Direction direction, InputKind kind) {
   for (TensorName name : {TensorName::q, TensorName::k, TensorName::v}) fill_random(tensors, name, kind);
   for (TensorName name : {TensorName::k, TensorName::v}) poison_padding(tensors[name], tensors.problem());
+  fill_score_operands(tensors);
   if (direction == Direction::backward) fill_random(tensors, TensorName::dout, kind);
 }
 

@@ -26,7 +26,11 @@ float random_normal(std::uint64_t seed, TensorName tensor, std::int64_t index);
 /// Allocates and fills one of q, k, v, dout, rounded to the problem's element type, and its descales.
 void fill_random(TensorSet& tensors, TensorName name, InputKind kind);
 
-/// Fills q, k and v, and dout too when `direction` is backward.
+/// Allocates and fills the numbers of heads that the problem's modifiers ask for: the slopes of ALiBi's
+/// paper, sinks by chance.
+void fill_score_operands(TensorSet& tensors);
+
+/// Fills q, k and v, these numbers, and dout too when `direction` is backward.
 void fill_random_inputs(TensorSet& tensors, Direction direction, InputKind kind = InputKind::normal);
 
 }  // namespace tilescope

@@ -14,7 +14,8 @@ ScoreTile::ScoreTile(const Cta& cta, const TileCoord& at, Queries along)
                   .first_key = at.n_block * cta.program().tile.block_n,
                   .keys = cta.keys(at)},
       mask(&cta.mask()),
-      queries_along(along) {}
+      queries_along(along),
+      diagonal(static_cast<int>(cta.problem().seqlen_k - cta.problem().seqlen_q)) {}
 
 void ScoreTile::visible_columns(int row, std::vector<Interval>& columns) const {
   const bool by_query = queries_along == Queries::rows;

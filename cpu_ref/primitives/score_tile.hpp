@@ -18,6 +18,7 @@ namespace tilescope {
 struct ScoreTile : ScoreRegion {
   const Mask* mask;  // the CTA's
   Queries queries_along;
+  int diagonal;  // seqlen_k - seqlen_q of the problem
 
   ScoreTile(const Cta& cta, const TileCoord& at, Queries queries_along);
   ScoreTile(const Cta& cta, const TileCoord& at)

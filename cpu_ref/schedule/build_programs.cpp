@@ -2,28 +2,10 @@
 // The algorithms of the papers, each pass as a program of tile loads and stores.
 #include <numeric>
 
-#include "cpu_ref/schedule/tile_program.hpp"
+#include "cpu_ref/schedule/program_parts.hpp"
 
 namespace tilescope {
 namespace {
-
-constexpr Operand load(TensorName tensor) { return {tensor, AccessKind::load}; }
-constexpr Operand store(TensorName tensor) { return {tensor, AccessKind::store}; }
-constexpr Operand reduce(TensorName tensor) { return {tensor, AccessKind::reduce}; }
-constexpr Operand store_then_reduce(TensorName tensor) { return {tensor, AccessKind::store_then_reduce}; }
-
-/// A pass without its accesses and its grid: set_grid() comes last.
-TileProgram make_pass(PassName name, const AttentionProblem& problem, Axis axis,
-                      const ProgramOptions& options) {
-  TileProgram program;
-  program.name = name;
-  program.problem = problem;
-  program.tile = options[name].tile;
-  program.launch = options[name].launch;
-  program.axis = axis;
-  program.scan = options.scan;
-  return program;
-}
 
 void set_grid(TileProgram& program, const ProgramOptions& options) {
   const std::int64_t heads = program.kv_heads ? program.problem.heads_kv : program.q_heads();
@@ -48,55 +30,6 @@ TileProgram make_elementwise_pass(PassName name, PassName served, const Attentio
   return program;
 }
 
-/// Reads whole rows `reads` times, the first time into a strip on chip if once is enough, and writes others.
-std::vector<std::vector<Operand>> row_phases(const std::vector<Operand>& rows, Operand result, int reads) {
-  if (reads == 1) return {rows, {result}};
-  std::vector<std::vector<Operand>> phases(static_cast<std::size_t>(reads), rows);
-  phases.back().push_back(result);
-  return phases;
-}
-
-std::vector<TileProgram> standard_forward(const AttentionProblem& problem, const ProgramOptions& options) {
-  using enum TensorName;
-  TileProgram s = make_pass(PassName::scores, problem, Axis::q, options);
-  s.prologue = {load(q)};
-  s.phases = {{load(k), store(scores)}};
-  s.matmuls = 1;
-  TileProgram softmax = make_pass(PassName::softmax, problem, Axis::q, options);
-  softmax.phases = row_phases({load(scores)}, store(probs), options[PassName::softmax].row_reads);
-  softmax.epilogue = {store(lse)};
-  TileProgram output = make_pass(PassName::output, problem, Axis::q, options);
-  output.phases = {{load(probs), load(v)}};
-  output.epilogue = {store(out)};
-  output.matmuls = 1;
-  return {s, softmax, output};
-}
-
-std::vector<TileProgram> standard_backward(const AttentionProblem& problem, const ProgramOptions& options) {
-  using enum TensorName;
-  TileProgram dv_pass = make_pass(PassName::dv, problem, Axis::kv, options);
-  dv_pass.kv_heads = true;
-  dv_pass.phases = {{load(probs), load(dout)}};
-  dv_pass.epilogue = {store(dv)};
-  dv_pass.matmuls = 1;
-  TileProgram dp = make_pass(PassName::dprobs, problem, Axis::q, options);
-  dp.prologue = {load(dout)};
-  dp.phases = {{load(v), store(dprobs)}};
-  dp.matmuls = 1;
-  TileProgram ds = make_pass(PassName::dscores, problem, Axis::q, options);
-  ds.phases = row_phases({load(probs), load(dprobs)}, store(dscores), options[PassName::dscores].row_reads);
-  TileProgram dq_pass = make_pass(PassName::dq_gemm, problem, Axis::q, options);
-  dq_pass.phases = {{load(dscores), load(k)}};
-  dq_pass.epilogue = {store(dq)};
-  dq_pass.matmuls = 1;
-  TileProgram dk_pass = make_pass(PassName::dk_gemm, problem, Axis::kv, options);
-  dk_pass.kv_heads = true;
-  dk_pass.phases = {{load(dscores), load(q)}};
-  dk_pass.epilogue = {store(dk)};
-  dk_pass.matmuls = 1;
-  return {dv_pass, dp, ds, dq_pass, dk_pass};
-}
-
 /// Rounds fp32 sums of the q axis (or the kv axis) to the element type.
 TileProgram convert_pass(const AttentionProblem& problem, PassName served, Axis axis,
                          std::vector<Operand> loads, std::vector<Operand> stores,
@@ -118,7 +51,7 @@ std::vector<TileProgram> flash1_forward(const AttentionProblem& problem, const P
   forward.prologue = {load(k), load(v)};
   forward.phases = {{load(q), load(running_out), load(row_sum), load(row_max), store(running_out),
                      store(row_sum), store(row_max)}};
-  forward.matmuls = 2;
+  forward.products = products_of(Direction::forward);
   if (!narrow) return {forward};
   return {forward,
           convert_pass(problem, PassName::forward, Axis::q, {load(out_accum)}, {store(out)}, options)};
@@ -134,7 +67,7 @@ std::vector<TileProgram> flash1_backward(const AttentionProblem& problem, const 
   main.phases = {
       {load(q), load(out), load(dout), load(dq_accum), load(row_sum), load(row_max), store(dq_accum)}};
   main.epilogue = {store(dk), store(dv)};
-  main.matmuls = 5;
+  main.products = products_of(Direction::backward);
   return {main, convert_pass(problem, PassName::dkdvdq, Axis::q, {load(dq_accum)}, {store(dq)}, options)};
 }
 
@@ -142,17 +75,24 @@ std::vector<TileProgram> flash2_forward(const AttentionProblem& problem, const P
   using enum TensorName;
   TileProgram forward = make_pass(PassName::forward, problem, Axis::q, options);
   forward.prologue = {load(q)};
+  load_score_operands(forward);
   forward.phases = {{load(k), load(v)}};
   forward.epilogue = {store(out), store(lse)};
-  forward.matmuls = 2;
+  forward.products = products_of(Direction::forward);
   forward.pack_gqa = options.pack_gqa;
   const std::int64_t q_tiles = problem.batch * forward.q_heads() * forward.num_blocks();
   forward.splits =
       split_keys(options.splits, q_tiles, num_n_blocks(problem.band(), forward.tile), forward.tile.block_n);
-  if (forward.splits.count == 1) return {forward};
+  const std::vector<Operand> state =
+      problem.score_mods.learned_sink ? std::vector{load(sink)} : std::vector<Operand>{};
+  if (forward.splits.count == 1) {
+    forward.init = state;
+    return {forward};
+  }
   forward.epilogue = {store(out_partial), store(lse_partial)};
   TileProgram combine =
       make_elementwise_pass(PassName::combine, PassName::forward, problem, Axis::q, options);
+  combine.init = state;  // once, not in every split
   combine.phases = {{load(out_partial), load(lse_partial)}};
   combine.epilogue = {store(out), store(lse)};
   combine.pack_gqa = options.pack_gqa;
@@ -199,9 +139,11 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
   if (options.backward == BackwardOrder::q_outer) {
     TileProgram main = make_pass(PassName::dqdkdv, problem, Axis::q, options);
     main.prologue = {load(q), load(out), load(dout), load(lse)};
+    load_score_operands(main);
     main.phases = {{load(k), load(v), reduce(dk_accum), reduce(dv_accum)}};
     main.epilogue = {store(dq)};
-    main.matmuls = 5;
+    sum_sink_gradient(main);
+    main.products = products_of(Direction::backward);
     return {init_pass(problem, PassName::dqdkdv, options), main,
             convert_dkdv(problem, PassName::dqdkdv, options)};
   }
@@ -219,12 +161,15 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
   delta_pass.prologue = {load(out), load(dout)};
   delta_pass.epilogue = {store(delta)};
   if (clears) delta_pass.epilogue.push_back(store(dq_accum));  // zeros, as FlashAttention-2
+  if (problem.score_mods.learned_sink) delta_pass.prologue.push_back(load(lse));
+  sum_sink_gradient(delta_pass);
   TileProgram dkdv = make_pass(main, problem, Axis::kv, options);
   dkdv.kv_heads = true;
   dkdv.prologue = {load(k), load(v)};
+  load_score_operands(dkdv);
   dkdv.phases = {{load(q), load(dout), load(lse), load(delta)}};
   dkdv.epilogue = {store(dk), store(dv)};
-  dkdv.matmuls = fused ? 5 : 4;
+  dkdv.products = fused ? products_of(Direction::backward) : Products{2, 2};
   if (fused) {
     dkdv.phases[0].push_back(clears ? reduce(dq_accum) : store_then_reduce(dq_accum));
     dkdv.ordered = ordered;
@@ -240,9 +185,10 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
   }
   TileProgram dq_pass = make_pass(PassName::dq, problem, Axis::q, options);
   dq_pass.prologue = {load(q), load(dout), load(lse), load(delta)};
+  load_score_operands(dq_pass);
   dq_pass.phases = {{load(k), load(v)}};
   dq_pass.epilogue = {store(dq)};
-  dq_pass.matmuls = 3;
+  dq_pass.products = {2, 1};
   dkdv.single_launch = dq_pass.single_launch = options.backward == BackwardOrder::single_launch;
   return {delta_pass, dkdv, dq_pass};
 }
@@ -316,7 +262,8 @@ std::vector<TileProgram> build_programs(Algorithm algorithm, Direction direction
   std::vector<TileProgram> programs;
   switch (algorithm) {
     case Algorithm::standard:
-      programs = forward ? standard_forward(problem, options) : standard_backward(problem, options);
+      programs = forward ? standard_forward_programs(problem, options)
+                         : standard_backward_programs(problem, options);
       for (TileProgram& program : programs) program.dense = true;
       break;
     case Algorithm::flash1:

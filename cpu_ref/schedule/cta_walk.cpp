@@ -7,7 +7,8 @@ namespace tilescope {
 
 CtaWalk::CtaWalk(const TileProgram& program, std::int64_t cta)
     : program_(&program), work_(program.work(cta)), stage_(Stage::init) {
-  if (!program.whole_head) start_block(work_.first_block);
+  block_ = work_.first_block;
+  if (!program.whole_head && program.init.empty()) start_block(block_);
 }
 
 void CtaWalk::start_block(int block) {
@@ -71,10 +72,11 @@ bool CtaWalk::next(AccessGroup& out) {
   while (out.operands.empty() && stage_ != Stage::retired) {
     switch (stage_) {
       case Stage::init:
-        if (init_operand_ < program.init.size()) {
+        if (program.whole_head && init_operand_ < program.init.size()) {
           out = next_init();
         } else {
-          start_block(0);
+          if (!program.whole_head) out = group(program.init, 0, -1);
+          start_block(block_);
         }
         break;
       case Stage::block_start:

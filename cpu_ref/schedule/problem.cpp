@@ -24,6 +24,9 @@ std::string number(double value) {
   return text.str();
 }
 
+/// Kernels have scores in units of 1 / scale, in which what a modifier adds must be finite.
+constexpr double kLeastModifiedScale = 1e-20;
+
 int window_side(std::int64_t side) {
   return side < 0 ? kUnbounded : static_cast<int>(std::min<std::int64_t>(side, kUnbounded));
 }
@@ -110,12 +113,19 @@ void validate(const AttentionProblem& p) {
   require(p.seqlen_k >= 1 && p.seqlen_k <= kMaxSeqlen, "seqlen_k", p.seqlen_k, lengths);
   require(p.head_dim >= 1 && p.head_dim <= kMaxHeadDim, "head_dim", p.head_dim,
           "must lie in 1 ... " + std::to_string(kMaxHeadDim));
+  require(p.head_dim_v >= 0 && p.head_dim_v <= kMaxHeadDim, "head_dim_v", p.head_dim_v,
+          "must lie in 1 ... " + std::to_string(kMaxHeadDim));
   require(p.window_left >= -1, "window", p.window_left,
           "the left side must be at least 0, or -1 for no limit");
   require(p.window_right >= -1, "window", p.window_right,
           "the right side must be at least 0, or -1 for no limit");
   if (p.softmax_scale && !std::isfinite(*p.softmax_scale)) {
     throw BadInput("scale", number(*p.softmax_scale), "must be finite");
+  }
+  validate(p.score_mods);
+  if (p.score_mods.any() && std::abs(p.scale()) < kLeastModifiedScale) {
+    throw BadInput("scale", number(p.scale()),
+                   "must not lie within 1e-20 of 0 with" + describe(p.score_mods));
   }
   if (!(p.dropout >= 0.0 && p.dropout < 1.0)) {
     throw BadInput("dropout", number(p.dropout), "must lie in [0, 1)");
@@ -139,7 +149,7 @@ void validate(const AttentionProblem& p) {
   }
   const std::int64_t longest = std::max(p.seqlen_q, p.seqlen_k);
   constexpr std::int64_t kWorkingFactor = 64;  // fp32, times the passes and tensors that are summed
-  if (__builtin_mul_overflow(batch_heads, longest * std::max(longest, p.head_dim), &bytes) ||
+  if (__builtin_mul_overflow(batch_heads, longest * std::max({longest, p.head_dim, p.head_dim_v}), &bytes) ||
       __builtin_mul_overflow(bytes, kWorkingFactor, &bytes)) {
     throw BadInput("batch * heads * seqlen_q * seqlen_k",
                    std::to_string(p.batch) + " * " + std::to_string(p.heads) + " * " +
@@ -157,7 +167,9 @@ std::string describe(const AttentionProblem& p) {
   } else {
     text << " Nq" << p.seqlen_q << " Nk" << p.seqlen_k;
   }
-  text << " D" << p.head_dim << " " << to_string(p.dtype);
+  text << " D" << p.head_dim;
+  if (p.value_dim() != p.head_dim) text << "/" << p.value_dim();
+  text << " " << to_string(p.dtype);
   if (p.causal) text << " causal";
   if (p.windowed()) text << " window(" << p.window_left << "," << p.window_right << ")";
   if (p.mask.any()) text << " mask " << describe(p.mask);
@@ -167,6 +179,7 @@ std::string describe(const AttentionProblem& p) {
   }
   if (p.key_lengths.size() > kMostLengths) text << ",...";
   if (p.softmax_scale) text << " scale " << *p.softmax_scale;
+  text << describe(p.score_mods);
   if (p.dropout > 0) text << " dropout " << p.dropout;
   if (p.descales.any()) text << " " << describe(p.descales);
   if (p.seed != 0) text << " seed " << p.seed;
@@ -247,6 +260,52 @@ std::span<const Preset> presets() {
         .dtype = ElementType::bf16,
         .causal = true,
         .mask = {MaskKind::prefix, {4096}}}},
+      {"gemma2-9b",
+       "soft cap 50 on scores, window of 4096: a local layer of Gemma 2 9B at 8k",
+       {.batch = 1,
+        .heads = 16,
+        .heads_kv = 8,
+        .seqlen_q = 8192,
+        .seqlen_k = 8192,
+        .head_dim = 256,
+        .dtype = ElementType::bf16,
+        .causal = true,
+        .window_left = 4095,
+        .score_mods = {.softcap = 50}}},
+      {"gpt-oss-20b",
+       "learned sinks, window of 128: a local layer of gpt-oss 20B at 8k",
+       {.batch = 1,
+        .heads = 64,
+        .heads_kv = 8,
+        .seqlen_q = 8192,
+        .seqlen_k = 8192,
+        .head_dim = 64,
+        .dtype = ElementType::bf16,
+        .causal = true,
+        .window_left = 127,
+        .score_mods = {.learned_sink = true}}},
+      {"mpt-7b",
+       "ALiBi: a layer of MPT 7B at its 2k context",
+       {.batch = 1,
+        .heads = 32,
+        .heads_kv = 32,
+        .seqlen_q = 2048,
+        .seqlen_k = 2048,
+        .head_dim = 128,
+        .dtype = ElementType::bf16,
+        .causal = true,
+        .score_mods = {.alibi = true}}},
+      {"deepseek-v3",
+       "queries and keys of 192, values of 128: a layer of DeepSeek V3 over a prompt of 4k",
+       {.batch = 1,
+        .heads = 128,
+        .heads_kv = 128,
+        .seqlen_q = 4096,
+        .seqlen_k = 4096,
+        .head_dim = 192,
+        .dtype = ElementType::bf16,
+        .causal = true,
+        .head_dim_v = 128}},
       {"long-128k",
        "one long sequence: the K/V of a head exceed the L2",
        {.batch = 1,

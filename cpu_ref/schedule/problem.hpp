@@ -15,6 +15,7 @@
 #include "cpu_ref/schedule/descales.hpp"
 #include "cpu_ref/schedule/mask.hpp"
 #include "cpu_ref/schedule/masks/mask_rule.hpp"
+#include "cpu_ref/schedule/score_mods.hpp"
 #include "cpu_ref/schedule/tile_schedule.hpp"
 
 namespace tilescope {
@@ -37,17 +38,30 @@ ElementType parse_element_type(std::string_view text);
 
 enum class Direction : std::uint8_t { forward, backward };
 std::string_view to_string(Direction direction);
-/// Matrix products of Nq x Nk x D that a direction needs: S and O; backward S again, dV, dP, dQ and dK.
-constexpr int matmuls_of(Direction direction) { return direction == Direction::forward ? 2 : 5; }
 
-/// Multi-head attention O = dropout(softmax(mask(scale * Q K^T))) V, one (B, H, N, D) tensor each.
+/// Matrix products over entries of the score matrix, by the dimension of their rows: head_dim of S, dQ and
+/// dK, that of values of O, dP and dV.
+struct Products {
+  int qk = 0, v = 0;
+
+  int count() const { return qk + v; }
+  bool operator==(const Products&) const = default;
+};
+/// Those that a direction needs: S and O; backward S again, dV, dP, dQ and dK.
+constexpr Products products_of(Direction direction) {
+  return direction == Direction::forward ? Products{1, 1} : Products{3, 2};
+}
+
+/// Multi-head attention O = dropout(softmax(mask(f(scale * Q K^T)))) V, one (B, H, N, D) tensor each, where f
+/// are the score modifiers; V and O may have columns of their own number, head_dim_v.
 ///
 /// With off = seqlen_k - seqlen_q, query i sees key j when j <= i + off (causal) and
 /// i + off - window_left <= j <= i + off + window_right: masks are aligned bottom-right.
 /// What `mask` changes of that stands at MaskKind.
 /// Keys from key_lengths[batch] on are padding: no query of that batch entry sees them, and what their rows
 /// of K and V hold is never read. The diagonal stays where it is without them. A row with no visible key
-/// gives O = 0, LSE = -inf and zero gradients. Query head h reads key/value head h / (heads / heads_kv).
+/// gives O = 0, LSE = -inf (with a learned sink, the sink) and zero gradients. Query head h reads key/value
+/// head h / (heads / heads_kv).
 /// Q, K and V are the stored tensors times their descales.
 struct AttentionProblem {
   std::int64_t batch = 1;
@@ -66,8 +80,13 @@ struct AttentionProblem {
   std::vector<std::int64_t> key_lengths = {};          // one a batch entry, or none: no key is padding
   Descales descales = {};                              // other than 1 in fp8 alone
   MaskRule mask = {};                                  // what else is hidden or seen, see MaskKind
+  ScoreMods score_mods = {};
+  std::int64_t head_dim_v = 0;  // columns of V and O; 0: head_dim
 
   double scale() const;
+  std::int64_t value_dim() const { return head_dim_v == 0 ? head_dim : head_dim_v; }
+  /// Multiply-adds of such products for each entry.
+  std::int64_t depth_of(Products products) const { return products.qk * head_dim + products.v * value_dim(); }
   VisibleBand band() const;                    // precondition, as of all below: validate() passed
   VisibleBand band(std::int64_t batch) const;  // of one batch entry, without its padding
   /// What the queries of a batch entry see of its keys.

@@ -10,9 +10,10 @@ namespace tilescope {
 namespace {
 
 constexpr std::array<std::string_view, kNumTensors> kTensorNames = {
-    "q",      "k",     "v",      "out",     "lse",         "row_max",    "row_sum",  "dout",
-    "delta",  "dq",    "dk",     "dv",      "out_accum",   "dq_accum",   "dk_accum", "dv_accum",
-    "scores", "probs", "dprobs", "dscores", "out_partial", "lse_partial"};
+    "q",      "k",     "v",      "out",     "lse",         "row_max",     "row_sum",      "dout",
+    "delta",  "dq",    "dk",     "dv",      "out_accum",   "dq_accum",    "dk_accum",     "dv_accum",
+    "scores", "probs", "dprobs", "dscores", "out_partial", "lse_partial", "alibi_slopes", "sink",
+    "dsink"};
 
 constexpr std::string_view kPassNames[] = {"forward", "delta",   "dkdv",    "dq",      "dkdvdq", "dqdkdv",
                                            "init",    "convert", "scores",  "softmax", "output", "dv",

@@ -15,18 +15,20 @@ TensorExtent tensor_extent(const AttentionProblem& problem, TensorName name, std
   switch (name) {
     case TensorName::out_partial:
     case TensorName::lse_partial: {
-      TensorExtent partial = extent(p.heads, p.seqlen_q, name == TensorName::out_partial ? p.head_dim : 1,
+      TensorExtent partial = extent(p.heads, p.seqlen_q, name == TensorName::out_partial ? p.value_dim() : 1,
                                     fp32, TileIndexing::m);
       partial.splits = splits;
       return partial;
     }
     case TensorName::q:
-    case TensorName::dout:
     case TensorName::dq:
       return extent(p.heads, p.seqlen_q, p.head_dim, p.dtype, TileIndexing::m);
+    case TensorName::dout:
+      return extent(p.heads, p.seqlen_q, p.value_dim(), p.dtype, TileIndexing::m);
     case TensorName::out:
-      return extent(p.heads, p.seqlen_q, p.head_dim, wide, TileIndexing::m);
+      return extent(p.heads, p.seqlen_q, p.value_dim(), wide, TileIndexing::m);
     case TensorName::out_accum:
+      return extent(p.heads, p.seqlen_q, p.value_dim(), fp32, TileIndexing::m);
     case TensorName::dq_accum:
       return extent(p.heads, p.seqlen_q, p.head_dim, fp32, TileIndexing::m);
     case TensorName::lse:
@@ -35,21 +37,35 @@ TensorExtent tensor_extent(const AttentionProblem& problem, TensorName name, std
     case TensorName::delta:
       return extent(p.heads, p.seqlen_q, 1, fp32, TileIndexing::m);
     case TensorName::k:
-    case TensorName::v:
     case TensorName::dk:
-    case TensorName::dv:
       return extent(p.heads_kv, p.seqlen_k, p.head_dim, p.dtype, TileIndexing::n);
+    case TensorName::v:
+    case TensorName::dv:
+      return extent(p.heads_kv, p.seqlen_k, p.value_dim(), p.dtype, TileIndexing::n);
     case TensorName::dk_accum:
-    case TensorName::dv_accum:
       return extent(p.heads_kv, p.seqlen_k, p.head_dim, fp32, TileIndexing::n);
+    case TensorName::dv_accum:
+      return extent(p.heads_kv, p.seqlen_k, p.value_dim(), fp32, TileIndexing::n);
     case TensorName::scores:
       return extent(p.heads, p.seqlen_q, p.seqlen_k, wide, TileIndexing::mn);
     case TensorName::probs:
     case TensorName::dprobs:
     case TensorName::dscores:
       return extent(p.heads, p.seqlen_q, p.seqlen_k, p.dtype, TileIndexing::mn);
+    case TensorName::alibi_slopes:
+    case TensorName::sink:
+    case TensorName::dsink: {
+      TensorExtent numbers = extent(p.heads, 1, 1, fp32, TileIndexing::head);
+      numbers.batch = 1;
+      return numbers;
+    }
   }
   throw BadInput("unknown tensor");
+}
+
+std::vector<TensorName> score_operands(const AttentionProblem& problem) {
+  if (problem.score_mods.alibi) return {TensorName::alibi_slopes};
+  return {};
 }
 
 }  // namespace tilescope

@@ -16,6 +16,10 @@ void ProgramOptions::set_tile(Direction direction, TileShape tile) {
 
 TensorExtent TileProgram::extent(TensorName tensor) const {
   TensorExtent extent = tensor_extent(problem, tensor, splits.count);
+  if (extent.indexing == TileIndexing::head) {
+    extent.cols = query_heads_of_cta();
+    extent.heads /= extent.cols;
+  }
   if (!pack_gqa || extent.indexing != TileIndexing::m) return extent;
   extent.rows *= extent.heads / problem.heads_kv;
   extent.heads = problem.heads_kv;
@@ -70,6 +74,10 @@ int TileProgram::heads_per_cta() const {
   return kv_heads ? static_cast<int>(problem.group_size()) / head_splits : 1;
 }
 
+int TileProgram::query_heads_of_cta() const {
+  return pack_gqa ? static_cast<int>(problem.group_size()) : heads_per_cta();
+}
+
 std::int64_t TileProgram::visited_tiles() const {
   if (phases.empty()) return 0;
   std::int64_t tiles = 0;
@@ -100,7 +108,7 @@ std::int64_t TileProgram::computed_entries() const {
 
 std::int64_t TileProgram::tile_bytes(TensorName tensor) const {
   const TensorExtent extent = this->extent(tensor);
-  const std::int64_t rows = extent.indexing == TileIndexing::n ? tile.block_n : tile.block_m;
+  const std::int64_t rows = extent.cut_by_m() ? tile.block_m : extent.cut_by_n() ? tile.block_n : 1;
   const std::int64_t cols = extent.indexing == TileIndexing::mn ? tile.block_n : extent.cols;
   return rows * cols * extent.element_bytes;
 }
@@ -148,20 +156,19 @@ TileAccess TileProgram::access(const Operand& operand, int batch, int head, int 
   const auto clipped = [](std::int64_t total, int block, int size) {
     return std::clamp<std::int64_t>(total - static_cast<std::int64_t>(block) * size, 0, size);
   };
-  const bool by_m = extent.indexing != TileIndexing::n;
-  const bool by_n = extent.indexing != TileIndexing::m;
+  const bool by_m = extent.cut_by_m(), by_n = extent.cut_by_n();
   const TileShape accessed = access_tile();
-  const std::int64_t rows =
-      by_m ? clipped(extent.rows, m_block, accessed.block_m)
-           : clipped(ends_at_padding(operand.tensor) ? problem.keys_of(batch) : extent.rows, n_block,
-                     accessed.block_n);
+  const std::int64_t keys = ends_at_padding(operand.tensor) ? problem.keys_of(batch) : extent.rows;
+  const std::int64_t rows = by_m   ? clipped(extent.rows, m_block, accessed.block_m)
+                            : by_n ? clipped(keys, n_block, accessed.block_n)
+                                   : extent.rows;
   const std::int64_t cols = by_m && by_n ? clipped(extent.cols, n_block, accessed.block_n) : extent.cols;
-  const int tensor_head = by_m ? head : head / static_cast<int>(q_heads() / problem.heads_kv);
+  const int tensor_head = head / static_cast<int>(q_heads() / extent.heads);
   const std::int64_t first =
       by_m ? std::int64_t{m_block} * accessed.block_m : std::int64_t{n_block} * accessed.block_n;
   return {operand.tensor,
           operand.kind,
-          batch,
+          extent.indexing == TileIndexing::head ? 0 : batch,
           tensor_head,
           by_m ? m_block : -1,
           by_n || are_partial(operand.tensor) ? n_block : -1,

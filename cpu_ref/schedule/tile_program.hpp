@@ -30,7 +30,7 @@ std::string_view to_string(AccessKind kind);
 struct TileAccess {
   TensorName tensor;
   AccessKind kind;
-  int batch;
+  int batch;           // 0 where batch entries share the tensor
   int head;            // of the tensor: a query head, or a key/value head for k, v and their gradients
   int m_block;         // -1 where the tensor has no q tiles
   int n_block;         // -1 where the tensor has no kv tiles; of partial results the split
@@ -138,6 +138,7 @@ DqStart parse_dq_start(std::string_view text);
 
 /// What one CTA does. For the q axis and one block a CTA:
 ///
+///   init                                            (at tile m; what a row's state begins with)
 ///   for h in its query heads:                       (one; or the group of a kv head, axis kv, kv_heads)
 ///     prologue at tile m                            (skipped when no inner tile is visible)
 ///     for each phase: for n in visible kv tiles: the phase's operands at (m, n)
@@ -168,7 +169,7 @@ struct TileProgram {
   struct {
     WordAccesses pass, cta, first_sum, later_sum;
   } words;
-  int matmuls = 0;       // block_m x block_n x head_dim products a visited tile
+  Products products;     // a visited tile
   bool ordered = false;  // reductions to the same place come in the order of the CTAs' blocks
   DqStart dq_start = DqStart::cleared;
   int dq_flags = 1;  // a q tile's, see DqStart
@@ -188,7 +189,8 @@ struct TileProgram {
   /// Heads that q tiles are cut from, and rows of each.
   std::int64_t q_heads() const { return pack_gqa ? problem.heads_kv : problem.heads; }
   std::int64_t q_rows() const { return problem.seqlen_q * (problem.heads / q_heads()); }
-  /// Those of the problem, or of the same memory as packed heads; partial results with their splits.
+  /// Those of the problem, or of the same memory as packed heads; partial results with their splits; numbers
+  /// of heads in rows of those that a CTA has.
   TensorExtent extent(TensorName tensor) const;
   /// Whether each CTA leaves a partial result, of its split of the keys.
   bool stores_partials() const { return name == PassName::forward && splits.count > 1; }
@@ -233,10 +235,12 @@ struct TileProgram {
   TileShape access_tile() const;
   /// Query heads that a CTA loops over: the group of a kv head, or a share of it; or one.
   int heads_per_cta() const;
+  /// Query heads whose rows it has: these, or those that are packed.
+  int query_heads_of_cta() const;
   /// Tiles visited by all CTAs.
   std::int64_t visited_tiles() const;
-  /// Entries of the score matrix, and beyond its end, in the parts of tiles that all CTAs compute; each costs
-  /// `matmuls` products.
+  /// Entries of the score matrix, and beyond its end, in the parts of tiles that all CTAs compute; each is
+  /// one of every product.
   std::int64_t computed_entries() const;
   /// Whether the prologue is run for `block` of a batch entry: there is something to do with what it loads.
   bool has_prologue(int batch, int block) const;

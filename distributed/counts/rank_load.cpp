@@ -34,7 +34,7 @@ std::vector<RankLoad> rank_loads(const DistributedProgram& program) {
 }
 
 double useful_flops(Direction direction, std::int64_t visible_pairs, std::int64_t head_dim) {
-  const double products = matmuls_of(direction);
+  const double products = products_of(direction).count();
   return 2 * products * static_cast<double>(visible_pairs) * static_cast<double>(head_dim);
 }
 

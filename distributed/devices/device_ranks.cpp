@@ -172,7 +172,7 @@ void DeviceRanks::download(TensorSet& tensors) {
     Tensor& tensor = tensors[name];
     return std::span(static_cast<std::uint8_t*>(tensor.data()), static_cast<std::size_t>(tensor.bytes()));
   };
-  const auto names = output_tensors(state_->shared.program.direction);
+  const auto names = output_tensors(state_->shared.program.problem, state_->shared.program.direction);
   if (processes != nullptr) {
     for (const TensorName name : names) std::ranges::fill(bytes_of(name), std::uint8_t{0});
   }

@@ -147,7 +147,7 @@ std::vector<LinkBytes> run_on_ranks(const DistributedProgram& program, TensorSet
   if (kernel_of(options).algorithm != Algorithm::flash2) {
     throw BadInput("kernel", std::string(kernel_of(options).name), "must be one of flash2 on several ranks");
   }
-  for (const TensorName name : output_tensors(program.direction)) tensors.allocate(name);
+  for (const TensorName name : output_tensors(program.problem, program.direction)) tensors.allocate(name);
   Exchange exchange(program.ranks, options.time_limit);
   FirstFailure failure;
   const int kernel_threads = std::max(1, omp_get_max_threads() / program.ranks);

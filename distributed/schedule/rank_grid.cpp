@@ -25,6 +25,12 @@ void require_no_option(const AttentionProblem& problem) {
     throw BadInput("mask", describe(problem.mask),
                    "must be left out with several GPUs: schedules split causal masks and none");
   }
+  require(problem.value_dim() == problem.head_dim, "head_dim_v", problem.head_dim_v,
+          "must be left out with several GPUs: schedules exchange rows of one length");
+  if (problem.score_mods.any()) {
+    throw BadInput("score modifiers", "of" + describe(problem.score_mods),
+                   "must be left out with several GPUs: a slice does not know the places of its pairs");
+  }
   if (problem.dropout > 0) {
     throw BadInput("dropout", std::to_string(problem.dropout),
                    "must be 0 with several GPUs: a slice does not know the places of its pairs");

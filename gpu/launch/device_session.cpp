@@ -155,7 +155,7 @@ DeviceDescales DeviceSession::device_descales(TensorName of) const {
 
 KernelArguments DeviceSession::arguments(const TileProgram& program) const {
   KernelArguments arguments = pass_arguments(program);
-  for (int i = 0; i < kNumTensors; ++i) {
+  for (int i = 0; i < kNumRowTensors; ++i) {
     arguments.tensors[static_cast<std::size_t>(i)] = device_tensor(static_cast<TensorName>(i));
   }
   arguments.counter = static_cast<WorkCounter*>(counter_.data());

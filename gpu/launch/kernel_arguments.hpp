@@ -67,7 +67,7 @@ struct DeviceDescales {
 };
 
 struct KernelArguments {
-  std::array<DeviceTensor, kNumTensors> tensors;
+  std::array<DeviceTensor, kNumRowTensors> tensors;
   Grid grid;
   Scan scan = Scan::ascending;
   VisibleBand band;

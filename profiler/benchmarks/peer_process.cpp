@@ -116,6 +116,9 @@ std::string PeerProcess::read_line() {
 PeerAnswer PeerProcess::time(const std::string& peer, const AttentionProblem& problem, Direction direction,
                              const TimerOptions& timing) {
   if (!gone_.empty()) return {{}, gone_, 0};
+  if (problem.score_mods.any() || problem.value_dim() != problem.head_dim) {
+    return {{}, "peers are timed without score modifiers, and with values of the columns of keys", 0};
+  }
   if (!problem.key_lengths.empty() || problem.dropout > 0 || problem.descales.any() || problem.mask.any()) {
     return {{}, "peers are timed without padding, mask, dropout and descales", 0};
   }

@@ -10,6 +10,7 @@
 #include "common/memory_budget.hpp"
 #include "cpu_ref/judge/exact_attention.hpp"
 #include "cpu_ref/numeric/descales.hpp"
+#include "cpu_ref/numeric/random_inputs.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope::python {
@@ -160,6 +161,14 @@ void take_descales(TensorSet& tensors, const GivenDescales& descales) {
   }
 }
 
+void take_numbers(TensorSet& tensors, const GivenNumbers& numbers) {
+  fill_score_operands(tensors);
+  const TensorName names[] = {TensorName::alibi_slopes, TensorName::sink};
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (tensors.has(names[i]) && given(numbers[i])) copy_in(tensors, names[i], numbers[i]);
+  }
+}
+
 }  // namespace
 
 ProgramOptions options_of(const Kernel& kernel, const AttentionProblem& problem, const KernelUse& use) {
@@ -187,12 +196,13 @@ ProgramOptions options_of(const Kernel& kernel, const AttentionProblem& problem,
 
 void attention_forward(const AttentionProblem& problem, const KernelUse& use, const HostArray& q,
                        const HostArray& k, const HostArray& v, const HostArray& out, const HostArray& lse,
-                       const GivenDescales& descales) {
+                       const GivenDescales& descales, const GivenNumbers& numbers) {
   ProgramOptions options;
   const Kernel& kernel = ready_kernel(problem, use, Direction::forward, options);
   TensorSet tensors(problem);
   take_inputs(kernel, tensors, q, k, v);
   take_descales(tensors, descales);
+  take_numbers(tensors, numbers);
   view_output(kernel, tensors, TensorName::out, out);
   view_output(kernel, tensors, TensorName::lse, lse);
   kernel.run(options, Direction::forward, tensors, nullptr);
@@ -202,11 +212,13 @@ void attention_forward(const AttentionProblem& problem, const KernelUse& use, co
 
 void attention_backward(const AttentionProblem& problem, const KernelUse& use, const HostArray& dout,
                         const HostArray& q, const HostArray& k, const HostArray& v, const HostArray& out,
-                        const HostArray& lse, const HostArray& dq, const HostArray& dk, const HostArray& dv) {
+                        const HostArray& lse, const HostArray& dq, const HostArray& dk, const HostArray& dv,
+                        const GivenNumbers& numbers, const HostArray& dsink) {
   ProgramOptions options;
   const Kernel& kernel = ready_kernel(problem, use, Direction::backward, options);
   TensorSet tensors(problem);
   take_inputs(kernel, tensors, q, k, v);
+  take_numbers(tensors, numbers);
   if (kernel.algorithm == Algorithm::flash2) {
     take_input(kernel, tensors, TensorName::out, out);
     take_input(kernel, tensors, TensorName::lse, lse);
@@ -221,14 +233,17 @@ void attention_backward(const AttentionProblem& problem, const KernelUse& use, c
   copy_out(tensors, TensorName::dq, dq);
   copy_out(tensors, TensorName::dk, dk);
   copy_out(tensors, TensorName::dv, dv);
+  if (problem.score_mods.learned_sink) copy_out(tensors, TensorName::dsink, dsink);
 }
 
 void exact(const AttentionProblem& problem, const HostArray& q, const HostArray& k, const HostArray& v,
            const HostArray& dout, const HostArray& out, const HostArray& lse, const HostArray& dq,
-           const HostArray& dk, const HostArray& dv, const GivenDescales& descales) {
+           const HostArray& dk, const HostArray& dv, const GivenDescales& descales,
+           const GivenNumbers& numbers, const HostArray& dsink) {
   TensorSet tensors(problem);
   copy_inputs(tensors, q, k, v);
   take_descales(tensors, descales);
+  take_numbers(tensors, numbers);
   if (given(dout)) copy_in(tensors, TensorName::dout, dout);
   const ExactAttention results =
       exact_attention(tensors, given(dout) ? Direction::backward : Direction::forward);
@@ -238,6 +253,7 @@ void exact(const AttentionProblem& problem, const HostArray& q, const HostArray&
   copy_out(tensors, results, TensorName::dq, dq);
   copy_out(tensors, results, TensorName::dk, dk);
   copy_out(tensors, results, TensorName::dv, dv);
+  if (problem.score_mods.learned_sink) copy_out(tensors, results, TensorName::dsink, dsink);
 }
 
 }  // namespace tilescope::python

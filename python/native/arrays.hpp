@@ -18,6 +18,9 @@ using HostArray = std::tuple<std::uintptr_t, std::array<std::int64_t, 4>>;
 
 /// Of q, k and v, as fp32 (B, H or Hkv, 1, blocks); address 0 where the problem tells them.
 using GivenDescales = std::array<HostArray, 3>;
+/// Numbers of query heads, (1, H, 1, 1) fp32: ALiBi's slopes and learned sinks. Without an address, those
+/// that random inputs have.
+using GivenNumbers = std::array<HostArray, 2>;
 
 /// Which kernel, and how it cuts its tiles; nothing: the kernel's own choice.
 struct KernelUse {
@@ -36,17 +39,19 @@ ProgramOptions options_of(const Kernel& kernel, const AttentionProblem& problem,
 /// @throws BadInput where the kernel refuses the problem, MachineLacks where it cannot run
 void attention_forward(const AttentionProblem& problem, const KernelUse& use, const HostArray& q,
                        const HostArray& k, const HostArray& v, const HostArray& out, const HostArray& lse,
-                       const GivenDescales& descales);
+                       const GivenDescales& descales, const GivenNumbers& numbers);
 
-/// Writes the gradients dq, dk, dv of what attention_forward() gave. A kernel whose backward pass needs more
-/// than `out` and `lse` makes that first.
+/// Writes the gradients dq, dk, dv and, of learned sinks, dsink (1, H, 1, 1) of what attention_forward()
+/// gave. A kernel whose backward pass needs more than `out` and `lse` makes that first.
 void attention_backward(const AttentionProblem& problem, const KernelUse& use, const HostArray& dout,
                         const HostArray& q, const HostArray& k, const HostArray& v, const HostArray& out,
-                        const HostArray& lse, const HostArray& dq, const HostArray& dk, const HostArray& dv);
+                        const HostArray& lse, const HostArray& dq, const HostArray& dk, const HostArray& dv,
+                        const GivenNumbers& numbers, const HostArray& dsink);
 
 /// The judge's results in fp64; those at address 0 are left out. `dout` at address 0: forward alone.
 void exact(const AttentionProblem& problem, const HostArray& q, const HostArray& k, const HostArray& v,
            const HostArray& dout, const HostArray& out, const HostArray& lse, const HostArray& dq,
-           const HostArray& dk, const HostArray& dv, const GivenDescales& descales);
+           const HostArray& dk, const HostArray& dv, const GivenDescales& descales,
+           const GivenNumbers& numbers, const HostArray& dsink);
 
 }  // namespace tilescope::python

@@ -121,7 +121,7 @@ DeviceLaunch::DeviceLaunch(const AttentionProblem& problem, const KernelUse& use
   }
   programs_ = row.programs(direction, problem, options);
   std::set<TensorName> missing = tensors_of(programs_);
-  std::array<DeviceTensor, kNumTensors> placed{};
+  std::array<DeviceTensor, kNumRowTensors> placed{};
   for (const auto& [text, strides] : given) {
     const TensorName name = tensor_called(text);
     names_.push_back(name);

@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/function.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -103,7 +104,8 @@ AttentionProblem make_problem(std::int64_t batch, std::int64_t heads, std::int64
                               std::optional<double> scale, double dropout, std::uint64_t seed,
                               std::vector<std::int64_t> key_lengths, const std::string& descale_q,
                               const std::string& descale_k, const std::string& descale_v,
-                              std::optional<std::array<int, 2>> descale_block, const std::string& mask) {
+                              std::optional<std::array<int, 2>> descale_block, const std::string& mask,
+                              const std::map<std::string, double>& score_mods, std::int64_t head_dim_v) {
   AttentionProblem problem{batch,
                            heads,
                            heads_kv,
@@ -121,6 +123,8 @@ AttentionProblem make_problem(std::int64_t batch, std::int64_t heads, std::int64
                            {parse_descale("descale_q", descale_q), parse_descale("descale_k", descale_k),
                             parse_descale("descale_v", descale_v)}};
   if (!mask.empty()) problem.mask = parse_mask("mask", mask);
+  problem.head_dim_v = head_dim_v == head_dim ? 0 : head_dim_v;
+  for (const auto& [name, number] : score_mods) set_score_mod(problem.score_mods, name, number);
   if (descale_block) problem.descales.block = {(*descale_block)[0], (*descale_block)[1]};
   validate(problem);
   return problem;
@@ -136,7 +140,8 @@ void bind_problem(nb::module_& module) {
       .def(nb::new_(&make_problem), "batch"_a, "heads"_a, "heads_kv"_a, "seqlen_q"_a, "seqlen_k"_a,
            "head_dim"_a, "dtype"_a, "causal"_a, "window"_a, "scale"_a.none(), "dropout"_a, "seed"_a,
            "key_lengths"_a = std::vector<std::int64_t>(), "descale_q"_a = "1", "descale_k"_a = "1",
-           "descale_v"_a = "1", "descale_block"_a.none() = nb::none(), "mask"_a = "")
+           "descale_v"_a = "1", "descale_block"_a.none() = nb::none(), "mask"_a = "",
+           "score_mods"_a = std::map<std::string, double>(), "head_dim_v"_a = 0)
       .def(
           "with_seed",
           [](AttentionProblem problem, std::uint64_t seed) {
@@ -179,27 +184,34 @@ void bind_arrays(nb::module_& module) {
   module.def(
       "attention_forward",
       [](const AttentionProblem& problem, const KernelUse& use, const HostArray& q, const HostArray& k,
-         const HostArray& v, const HostArray& out, const HostArray& lse, const GivenDescales& descales) {
-        run_without_gil([&] { attention_forward(problem, use, q, k, v, out, lse, descales); });
+         const HostArray& v, const HostArray& out, const HostArray& lse, const GivenDescales& descales,
+         const GivenNumbers& numbers) {
+        run_without_gil([&] { attention_forward(problem, use, q, k, v, out, lse, descales, numbers); });
       },
-      "problem"_a, "use"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a, "descales"_a = GivenDescales{});
+      "problem"_a, "use"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a, "descales"_a = GivenDescales{},
+      "numbers"_a = GivenNumbers{});
   module.def(
       "attention_backward",
       [](const AttentionProblem& problem, const KernelUse& use, const HostArray& dout, const HostArray& q,
          const HostArray& k, const HostArray& v, const HostArray& out, const HostArray& lse,
-         const HostArray& dq, const HostArray& dk, const HostArray& dv) {
-        run_without_gil([&] { attention_backward(problem, use, dout, q, k, v, out, lse, dq, dk, dv); });
+         const HostArray& dq, const HostArray& dk, const HostArray& dv, const GivenNumbers& numbers,
+         const HostArray& dsink) {
+        run_without_gil(
+            [&] { attention_backward(problem, use, dout, q, k, v, out, lse, dq, dk, dv, numbers, dsink); });
       },
-      "problem"_a, "use"_a, "dout"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a, "dq"_a, "dk"_a, "dv"_a);
+      "problem"_a, "use"_a, "dout"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a, "dq"_a, "dk"_a, "dv"_a,
+      "numbers"_a = GivenNumbers{}, "dsink"_a = HostArray{});
   module.def(
       "exact",
       [](const AttentionProblem& problem, const HostArray& q, const HostArray& k, const HostArray& v,
          const HostArray& dout, const HostArray& out, const HostArray& lse, const HostArray& dq,
-         const HostArray& dk, const HostArray& dv, const GivenDescales& descales) {
-        run_without_gil([&] { exact(problem, q, k, v, dout, out, lse, dq, dk, dv, descales); });
+         const HostArray& dk, const HostArray& dv, const GivenDescales& descales, const GivenNumbers& numbers,
+         const HostArray& dsink) {
+        run_without_gil(
+            [&] { exact(problem, q, k, v, dout, out, lse, dq, dk, dv, descales, numbers, dsink); });
       },
       "problem"_a, "q"_a, "k"_a, "v"_a, "dout"_a, "out"_a, "lse"_a, "dq"_a, "dk"_a, "dv"_a,
-      "descales"_a = GivenDescales{});
+      "descales"_a = GivenDescales{}, "numbers"_a = GivenNumbers{}, "dsink"_a = HostArray{});
 }
 
 void bind_device(nb::module_& module) {

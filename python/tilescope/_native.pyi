@@ -30,6 +30,8 @@ class Problem:
         descale_v: str = "1",
         descale_block: tuple[int, int] | None = None,
         mask: str = "",
+        score_mods: dict[str, float] = ...,
+        head_dim_v: int = 0,
     ) -> Problem: ...
     def with_seed(self, seed: int) -> Problem: ...
     def describe(self) -> str: ...
@@ -59,6 +61,7 @@ def attention_forward(
     out: _Array,
     lse: _Array,
     descales: tuple[_Array, _Array, _Array] = ...,
+    numbers: tuple[_Array, _Array] = ...,
 ) -> None: ...
 def attention_backward(
     problem: Problem,
@@ -72,6 +75,8 @@ def attention_backward(
     dq: _Array,
     dk: _Array,
     dv: _Array,
+    numbers: tuple[_Array, _Array] = ...,
+    dsink: _Array = ...,
 ) -> None: ...
 def exact(
     problem: Problem,
@@ -85,6 +90,8 @@ def exact(
     dk: _Array,
     dv: _Array,
     descales: tuple[_Array, _Array, _Array] = ...,
+    numbers: tuple[_Array, _Array] = ...,
+    dsink: _Array = ...,
 ) -> None: ...
 def simulate(
     argv: Sequence[str],

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 from . import _native
 from .errors import MissingPackage, bad_input
 from .kernel_use import kernel_use
-from .problem import Problem
+from .problem import SCORE_MODS, Problem
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _Place = tuple[int, tuple[int, ...]]
 _NOWHERE: _Place = (0, (0, 0, 0, 0))
+#: Score modifiers that may be given as an array, a number of each query head, in the order in which kernels take them.
+_OF_HEADS = ("alibi", "learned_sink")
 
 
 def _is_torch(array: object) -> bool:
@@ -133,6 +135,34 @@ def _descales_of(
     return fields, kept, (places[0], places[1], places[2])
 
 
+def _score_mods_of(
+    q: NDArray[Any], layout: str, score_mods: dict[str, Any]
+) -> tuple[dict[str, Any], list[NDArray[Any]], tuple[_Place, _Place]]:
+    """Fields of a Problem, arrays that must live as long as the places, and places: of slopes and sinks (H,)."""
+    import numpy as np
+
+    fields, kept, places = {}, [], [_NOWHERE] * len(_OF_HEADS)
+    for name, value in score_mods.items():
+        if name not in SCORE_MODS:
+            raise TypeError(f"there is no argument {name!r}; score modifiers are {', '.join(SCORE_MODS)}")
+        fields[name] = value
+        if name not in _OF_HEADS or value is None or isinstance(value, bool):
+            fields[name] = value if name not in _OF_HEADS else bool(value)
+            continue
+        held = np.ascontiguousarray(value, np.float32)
+        heads = q.shape[1 if layout == "bhnd" else 2] if q.ndim == 4 else 0
+        if held.shape != (heads,):
+            raise bad_input(name, f"an array of shape {held.shape}", f"must be True or have the shape ({heads},)")
+        fields[name] = True
+        kept.append(held)
+        places[_OF_HEADS.index(name)] = _numbers_place(held)
+    return fields, kept, (places[0], places[1])
+
+
+def _numbers_place(numbers: NDArray[Any]) -> _Place:
+    return numbers.__array_interface__["data"][0], (0, 1, 0, 1)
+
+
 def _problem(
     arrays: Sequence[Any], layout: str, dropout: float, seed: int | None, key_lengths: Any, **fields: Any
 ) -> Problem:
@@ -164,6 +194,7 @@ def attention(
     backward: str | None = None,
     layout: str = "bhnd",
     return_lse: bool = False,
+    **score_mods: Any,
 ) -> Any:
     """Softmax attention of q over k and v by one of TileScope's kernels.
 
@@ -171,7 +202,8 @@ def attention(
     ----------
     q : array, (B, H, Nq, D)
         float32, float16, bfloat16 or float8; any strides. k, v: (B, Hkv, Nk, D) of the same type, where Hkv
-        divides H. With ``layout="bnhd"``: (B, Nq, H, D) and (B, Nk, Hkv, D).
+        divides H, and v may have columns of its own number, which the output then has. With ``layout="bnhd"``:
+        (B, Nq, H, D) and (B, Nk, Hkv, D).
     causal, window, mask, scale, dropout, seed
         As of `Problem`. Dropout needs a seed.
     key_lengths : sequence of int, or boolean array (B, Nk)
@@ -187,6 +219,13 @@ def attention(
         Rows of q and of k in a tile; default: the kernel's choice.
     backward : str
         Order of the backward pass that will be asked for: fused, split, q-outer or single-launch. Forward does not depend on it.
+
+    softcap : float
+        Scores s become ``softcap * tanh(s / softcap)``.
+    alibi : bool, or array (H,)
+        Scores lose a slope of their head's, by default the paper's, for every key from the diagonal.
+    learned_sink : array (H,)
+        A term of each head's softmax that has no value. A row that sees no key has it as lse.
 
     Returns
     -------
@@ -205,6 +244,8 @@ def attention(
             raise bad_input("mask", mask, "must be left out with torch tensors: their operators know no such mask")
         if any(descale is not None for descale in (descale_q, descale_k, descale_v, descale_block)):
             raise bad_input("descale_q", "with torch tensors", "must be left out: their operators know no descales")
+        for name in score_mods:
+            raise bad_input(name, "with torch tensors", "must be left out: their operators know no score modifiers")
         return on_torch.attention(
             q, k, v, causal=causal, window=window, scale=scale, dropout=dropout, seed=seed, kernel=kernel,
             tile=tile, backward=backward, layout=layout, return_lse=return_lse,
@@ -213,10 +254,11 @@ def attention(
 
     arrays = [_host_array(name, array) for name, array in (("q", q), ("k", k), ("v", v))]
     fields, _kept, descales = _descales_of(arrays, layout, descale_block, (descale_q, descale_k, descale_v))
+    mods, _numbers, numbers = _score_mods_of(arrays[0], layout, score_mods)
     problem = _problem(
-        arrays, layout, dropout, seed, key_lengths, causal=causal, window=window, mask=mask, scale=scale, **fields
+        arrays, layout, dropout, seed, key_lengths, causal=causal, window=window, mask=mask, scale=scale, **fields, **mods
     )  # fmt: skip
-    out = np.empty(arrays[0].shape, _numpy_type(problem._handle.output_type(), arrays[0]))
+    out = np.empty(_out_shape(arrays), _numpy_type(problem._handle.output_type(), arrays[0]))
     lse = np.empty((problem.batch, problem.heads, problem.seqlen_q), np.float32)
     _native.attention_forward(
         problem._handle,
@@ -225,6 +267,7 @@ def attention(
         _place(out, layout),
         _lse_place(lse) if return_lse else _NOWHERE,
         descales,
+        numbers,
     )
     return (_like(q, out), _like(q, lse)) if return_lse else _like(q, out)
 
@@ -248,8 +291,9 @@ def attention_backward(
     tile: tuple[int, int] | None = None,
     backward: str | None = None,
     layout: str = "bhnd",
-) -> tuple[Any, Any, Any]:
-    """Gradients (dq, dk, dv), shaped as q, k and v, from that of the output.
+    **score_mods: Any,
+) -> tuple[Any, ...]:
+    """Gradients (dq, dk, dv), shaped as q, k and v, from that of the output; with a learned_sink also dsink, (H,).
 
     dout and out are shaped as q, lse is (B, H, Nq) float32: what `attention` gave with ``return_lse=True`` and the
     same arguments. ``backward``: fused (default), split (deterministic on any machine), q-outer, single-launch (split's
@@ -261,14 +305,18 @@ def attention_backward(
     names = ("q", "k", "v", "dout", "out")
     arrays = {name: _host_array(name, array) for name, array in zip(names, (q, k, v, dout, out))}
     inputs = [arrays[name] for name in ("q", "k", "v")]
-    problem = _problem(inputs, layout, dropout, seed, key_lengths, causal=causal, window=window, mask=mask, scale=scale)
-    _require_like("dout", arrays["dout"], arrays["q"])
-    _require_like("out", arrays["out"], arrays["q"])
+    mods, _numbers, numbers = _score_mods_of(arrays["q"], layout, score_mods)
+    problem = _problem(
+        inputs, layout, dropout, seed, key_lengths, causal=causal, window=window, mask=mask, scale=scale, **mods
+    )  # fmt: skip
+    for name in ("dout", "out"):
+        _require_like(name, arrays[name], arrays["q"], _out_shape(inputs))
     sums = _host_array("lse", lse)
     shape = (problem.batch, problem.heads, problem.seqlen_q)
     if sums.shape != shape or sums.dtype != np.float32:
         raise bad_input("lse", f"an array of {sums.dtype} {sums.shape}", f"must hold float32 {shape}")
     gradients = [np.empty_like(arrays[name], order="C", subok=False) for name in ("q", "k", "v")]
+    dsink = np.empty(problem.heads, np.float32)
     _native.attention_backward(
         problem._handle,
         kernel_use(kernel, tile, backward),
@@ -277,9 +325,11 @@ def attention_backward(
         _place(arrays["out"], layout),
         _lse_place(sums),
         *_places(gradients, layout),
+        numbers,
+        _numbers_place(dsink),
     )
-    dq, dk, dv = (_like(q, gradient) for gradient in gradients)
-    return dq, dk, dv
+    results = [*gradients, dsink] if problem.learned_sink else gradients
+    return tuple(_like(q, result) for result in results)
 
 
 def exact_attention(
@@ -300,26 +350,30 @@ def exact_attention(
     descale_v: Any = None,
     descale_block: tuple[int, int] | None = None,
     layout: str = "bhnd",
+    **score_mods: Any,
 ) -> dict[str, NDArray[Any]]:
     """The judge: attention by its definition in fp64, untiled, from the inputs as they are, times their descales.
 
-    Returns a dictionary of float64 arrays: out and lse; with dout also dq, dk and dv. Shapes as of `attention`.
+    Returns a dictionary of float64 arrays: out and lse; with dout also dq, dk and dv, and of a learned_sink dsink. Shapes as of `attention`.
     Raises BadInput for shapes and types that do not go together, OutOfMemory.
     """
     np = _numpy()
 
     arrays = [_host_array(name, array) for name, array in (("q", q), ("k", k), ("v", v))]
     fields, _kept, descales = _descales_of(arrays, layout, descale_block, (descale_q, descale_k, descale_v))
+    mods, _numbers, numbers = _score_mods_of(arrays[0], layout, score_mods)
     problem = _problem(
-        arrays, layout, dropout, seed, key_lengths, causal=causal, window=window, mask=mask, scale=scale, **fields
+        arrays, layout, dropout, seed, key_lengths, causal=causal, window=window, mask=mask, scale=scale, **fields, **mods
     )  # fmt: skip
-    shapes = {"out": arrays[0].shape, "lse": (problem.batch, problem.heads, problem.seqlen_q)}
+    shapes = {"out": _out_shape(arrays), "lse": (problem.batch, problem.heads, problem.seqlen_q)}
     gradient = _NOWHERE
     if dout is not None:
         given = _host_array("dout", dout)
-        _require_like("dout", given, arrays[0])
+        _require_like("dout", given, arrays[0], shapes["out"])
         gradient = _place(given, layout)
         shapes.update(dq=arrays[0].shape, dk=arrays[1].shape, dv=arrays[2].shape)
+        if problem.learned_sink:
+            shapes["dsink"] = (problem.heads,)
     results = {name: np.empty(shape, np.float64) for name, shape in shapes.items()}
     _native.exact(
         problem._handle,
@@ -329,6 +383,8 @@ def exact_attention(
         _lse_place(results["lse"]),
         *(_places([results[name] for name in ("dq", "dk", "dv")], layout) if "dq" in results else (_NOWHERE,) * 3),
         descales,
+        numbers,
+        _numbers_place(results["dsink"]) if "dsink" in results else _NOWHERE,
     )
     return results
 
@@ -345,6 +401,13 @@ def _numpy_type(element_type: str, like: NDArray[Any]) -> Any:
     return np.dtype(sys.modules[like.dtype.type.__module__.partition(".")[0]].bfloat16)
 
 
-def _require_like(name: str, array: NDArray[Any], q: NDArray[Any]) -> None:
-    if array.shape != q.shape or array.dtype != q.dtype:
-        raise bad_input(name, f"an array of {array.dtype} {array.shape}", f"must hold {q.dtype} {q.shape} like q")
+def _out_shape(inputs: Sequence[NDArray[Any]]) -> tuple[int, ...]:
+    """That of q, with the columns of v."""
+    q, _, v = inputs
+    return (*q.shape[:-1], v.shape[-1])
+
+
+def _require_like(name: str, array: NDArray[Any], q: NDArray[Any], shape: tuple[int, ...]) -> None:
+    if array.shape != shape or array.dtype != q.dtype:
+        like = "like q" if shape == q.shape else "like q, with the columns of v"
+        raise bad_input(name, f"an array of {array.dtype} {array.shape}", f"must hold {q.dtype} {shape} {like}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is computed, and nothing about how: shapes, element type, mask, scale, dropout."""
+"""What is computed, and nothing about how: shapes, element type, mask, scale, score modifiers, dropout."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from typing import Any
 
 from . import _native
 from .errors import bad_input
+
+#: The fields of a Problem that modify scores; one that is None or False is not there.
+SCORE_MODS = ("softcap", "alibi", "learned_sink", "log_bias")
 
 _TYPES = {
     "float32": "fp32",
@@ -48,7 +51,7 @@ def _window_of(window: Any) -> tuple[int, int]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Problem:
-    """Attention ``O = dropout(softmax(mask(scale * Q K^T))) V`` on (B, H, N, D) tensors.
+    """Attention ``O = dropout(softmax(mask(f(scale * Q K^T)))) V`` on (B, H, N, D) tensors; f: the score modifiers.
 
     With ``off = seqlen_k - seqlen_q``, query i sees key j when ``j <= i + off`` (causal) and
     ``i + off - L <= j <= i + off + R`` (window = (L, R), -1 for no limit): masks are aligned bottom-right. A row
@@ -81,6 +84,11 @@ class Problem:
     descale_k: float | str = 1.0
     descale_v: float | str = 1.0
     descale_block: tuple[int, int] | None = None  #: rows of q, and of k and v, that share one; none: all of a head
+    softcap: float | None = None  #: scores s become softcap * tanh(s / softcap)
+    alibi: bool = False  #: scores lose a slope of their head's for every key from the diagonal
+    learned_sink: bool = False  #: each head's softmax has one more term, without a value
+    log_bias: float | None = None  #: scores lose log_bias * log(1 + keys from the diagonal)
+    head_dim_v: int = None  # type: ignore[assignment]  #: columns of v and the output; default: head_dim
     _handle: _native.Problem = dataclasses.field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -91,7 +99,9 @@ class Problem:
             put("heads_kv", self.heads)
         if self.seqlen_k is None:
             put("seqlen_k", self.seqlen_q)
-        for field in ("seqlen_q", "head_dim", "batch", "heads", "heads_kv", "seqlen_k", "seed"):
+        if self.head_dim_v is None:
+            put("head_dim_v", self.head_dim)
+        for field in ("seqlen_q", "head_dim", "head_dim_v", "batch", "heads", "heads_kv", "seqlen_k", "seed"):
             try:
                 put(field, operator.index(getattr(self, field)))
             except TypeError:
@@ -108,13 +118,21 @@ class Problem:
         if self.descale_block is not None:
             rows_q, rows_k = map(operator.index, self.descale_block)
             put("descale_block", (rows_q, rows_k))
+        for field in SCORE_MODS:
+            value = getattr(self, field)
+            put(field, value if value is None or isinstance(value, bool) else float(value))
         if not 0 <= self.seed < 2**64:
             raise bad_input("seed", self.seed, "must lie in 0 ... 2^64 - 1")
-        for field in ("seqlen_q", "head_dim", "batch", "heads", "heads_kv", "seqlen_k"):
+        if self.head_dim_v == 0:
+            raise bad_input("head_dim_v", 0, "must lie in 1 ... 256")
+        for field in ("seqlen_q", "head_dim", "head_dim_v", "batch", "heads", "heads_kv", "seqlen_k"):
             if abs(getattr(self, field)) >= 2**63:
                 raise bad_input(field, getattr(self, field), "must fit 63 bits")
         told = {name: str(getattr(self, name)) for name in ("descale_q", "descale_k", "descale_v")}
-        put("_handle", _native.Problem(**{**self._fields(), **told}))
+        fields = {**self._fields(), **told}
+        mods = {name: fields.pop(name) for name in SCORE_MODS}
+        score_mods = {name: float(value) for name, value in mods.items() if value is not None and value is not False}
+        put("_handle", _native.Problem(**fields, score_mods=score_mods))
 
     def _fields(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
@@ -126,7 +144,8 @@ class Problem:
         told = []
         for field in filter(lambda field: field.init, dataclasses.fields(self)):
             value = getattr(self, field.name)
-            default = {"heads_kv": self.heads, "seqlen_k": self.seqlen_q}.get(field.name, field.default)
+            defaults = {"heads_kv": self.heads, "seqlen_k": self.seqlen_q, "head_dim_v": self.head_dim}
+            default = defaults.get(field.name, field.default)
             if value != default:
                 told.append(f"{field.name}={json.dumps(value) if isinstance(value, str) else repr(value)}")
         return f"Problem({', '.join(told)})"
@@ -160,7 +179,7 @@ class Problem:
     def of(q: Any, k: Any, v: Any, *, layout: str = "bhnd", **fields: Any) -> Problem:
         """The problem whose tensors these arrays are: shapes and element type from them, the rest from `fields`.
 
-        q: (B, H, Nq, D); k, v: (B, Hkv, Nk, D); with ``layout="bnhd"``: (B, Nq, H, D) and (B, Nk, Hkv, D).
+        q: (B, H, Nq, D); k, v: (B, Hkv, Nk, D), v of any other D too; with ``layout="bnhd"``: (B, Nq, H, D) and (B, Nk, Hkv, D).
         """
         if layout not in ("bhnd", "bnhd"):
             raise bad_input("layout", repr(layout), "must be bhnd or bnhd")
@@ -176,12 +195,14 @@ class Problem:
                 raise bad_input(name, f"an array of {array.dtype}", f"must hold {q.dtype} like q")
         (batch, heads, seqlen_q, head_dim), (_, heads_kv, seqlen_k, _) = shapes["q"], shapes["k"]
         for name in ("k", "v"):
-            if shapes[name] != (batch, heads_kv, seqlen_k, head_dim):
+            columns = shapes["v"][3] if name == "v" else head_dim
+            if shapes[name] != (batch, heads_kv, seqlen_k, columns):
                 raise bad_input(
                     name,
                     f"an array of shape {tuple((k if name == 'k' else v).shape)}",
                     f"must have the batch and head size of q, {batch} and {head_dim}"
-                    + (", and the heads and length of k" if name == "v" else ""),
+                    if name == "k"
+                    else f"must have the batch of q, {batch}, and the heads and length of k",
                 )
         return Problem(
             batch=batch,
@@ -190,17 +211,20 @@ class Problem:
             seqlen_q=seqlen_q,
             seqlen_k=seqlen_k,
             head_dim=head_dim,
+            head_dim_v=shapes["v"][3],
             dtype=element_type_of(q.dtype),
             **fields,
         )
 
     def replace(self, **fields: Any) -> Problem:
         """The same with other fields. ``seqlen`` sets queries and keys; heads_kv follows heads, and seqlen_k
-        seqlen_q, where they were equal and are not given."""
+        seqlen_q, head_dim_v head_dim, where they were equal and are not given."""
         if "seqlen" in fields:
             fields["seqlen_q"] = fields["seqlen_k"] = fields.pop("seqlen")
         if "heads" in fields and self.heads_kv == self.heads:
             fields.setdefault("heads_kv", fields["heads"])
+        if "head_dim" in fields and self.head_dim_v == self.head_dim:
+            fields.setdefault("head_dim_v", fields["head_dim"])
         if "seqlen_q" in fields and self.seqlen_k == self.seqlen_q:
             fields.setdefault("seqlen_k", fields["seqlen_q"])
         return _problem_of({**self._fields(), **fields})

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _native
 from .errors import CheckFailed, bad_input
+from .problem import SCORE_MODS
 from .tables import frame_of, html_table, readable, text_table
 from .traces import events_of, save_events
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 60  # of a kernel, in a table
 _MOST_BYTES = 1 << 28  # of a record; what is compressed could be of any size
 _MOST_SIZES = 5  # of blocks, that are told one by one
-_OUTPUTS = {"forward": ("o", "lse"), "backward": ("dq", "dk", "dv")}
+_OUTPUTS = {"forward": ("o", "lse"), "backward": ("dq", "dk", "dv", "dsink")}
 _ACCOUNTS = ("closed_form", "simulated", "measured", "time")
 _GPU_MEMORY = ("operand_bytes", "received_buffer_bytes", "state_bytes")
 _SEVERAL_GPUS = "tilescope.distributed/1"
@@ -32,7 +33,9 @@ _PROBLEM_FIELDS = (
     "batch", "heads", "heads_kv", "seqlen_q", "seqlen_k", "head_dim", "dtype", "causal", "window", "scale",
     "dropout", "seed", "key_lengths",
 )  # fmt: skip
-_RARE_FIELDS = ("mask", "descale_q", "descale_k", "descale_v", "descale_block")  # columns where a run has them
+_RARE_FIELDS = (
+    "mask", "descale_q", "descale_k", "descale_v", "descale_block", "head_dim_v", *SCORE_MODS,
+)  # fmt: skip  # columns where a run has them
 
 
 def _unit(metric: str) -> str:

@@ -31,6 +31,12 @@ TEST_CASE("bad problems are refused by every command that takes one") {
                        {{"--seqlen", "0"}, {"seqlen_q", "0", "1 ... 268435456"}},
                        {{"--seqlen-k", "12e3"}, {"seqlen_k", "12e3", "integer"}},
                        {{"--head-dim", "257"}, {"head_dim", "257", "1 ... 256"}},
+                       {{"--head-dim-v", "0"}, {"head_dim_v", "0", "1 ... 256"}},
+                       {{"--head-dim-v", "257"}, {"head_dim_v", "257", "1 ... 256"}},
+                       {{"--softcap", "0"}, {"softcap", "0", "above 0"}},
+                       {{"--softcap", "-50"}, {"softcap", "-50", "above 0"}},
+                       {{"--softcap", "50%"}, {"softcap", "50%", "above 0"}},
+                       {{"--alibi", "--scale", "0"}, {"scale", "0", "alibi"}},
                        {{"--dtype", "fp23"}, {"dtype", "fp23", "fp32"}},
                        {{"--window", "5"}, {"window", "5", "LEFT,RIGHT"}},
                        {{"--dropout", "1"}, {"dropout", "1", "[0, 1)"}},
@@ -68,6 +74,10 @@ TEST_CASE("bad kernels and tiles are refused by every command that takes them") 
   check_refused_by(
       {{"simulate"}, {"verify", "--preset", "small"}, {"run", "--out", "results"}},
       {
+          {{"--head-dim-v", "32", "--kernel", "cpu:flash1"}, {"head_dim_v", "cpu:flash2"}},
+          {{"--softcap", "50", "--kernel", "cpu:flash1"}, {"softcap", "cpu:flash2"}},
+          {{"--alibi", "--kernel", "cpu:flash1"}, {"alibi", "cpu:flash2"}},
+          {{"--learned-sink", "--kernel", "cpu:flash1"}, {"learned_sink", "cpu:flash2"}},
           {{"--kernel", "cpu:flash9"}, {"kernel", "cpu:flash9", "did you mean cpu:flash"}},
           {{"--tile", "0x64"}, {"tile", "0x64", "1 ... 4096"}},
           {{"--backward", "sideways"},

@@ -93,7 +93,9 @@ TEST_CASE("every problem option reaches its field") {
                                   .window_right = -1,
                                   .softmax_scale = -0.25,
                                   .dropout = 0.5,
-                                  .seed = 18446744073709551615u};
+                                  .seed = 18446744073709551615u,
+                                  .score_mods = {.softcap = 50, .alibi = true, .learned_sink = true},
+                                  .head_dim_v = 24};
   const ParsedProblem parsed = parse_problem({"--batch",      "2",
                                               "--heads",      "4",
                                               "--heads-kv=2", "--seqlen-q",
@@ -105,6 +107,9 @@ TEST_CASE("every problem option reaches its field") {
                                               "--scale",      "-0.25",
                                               "--dropout",    "0.5",
                                               "--seed",       "18446744073709551615",
+                                              "--softcap",    "50",
+                                              "--alibi",      "--learned-sink",
+                                              "--head-dim-v", "24",
                                               "--pass",       "fwd+bwd"});
   CHECK(parsed.problem == expected);
   CHECK(parsed.directions == std::vector{Direction::forward, Direction::backward});

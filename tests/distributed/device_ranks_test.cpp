@@ -47,7 +47,7 @@ void run(const DistributedProgram& program, TensorSet& tensors, const DeviceRank
   DeviceRanks ranks(program, options);
   ranks.upload(tensors);
   ranks.run(repetitions);
-  for (const TensorName name : output_tensors(program.direction)) tensors.allocate(name);
+  for (const TensorName name : output_tensors(program.problem, program.direction)) tensors.allocate(name);
   ranks.download(tensors);
 }
 

@@ -44,7 +44,7 @@ class RandomLanes {
     for (CpuRank& rank : ranks_) rank.read_inputs(tensors);
     while (step()) {
     }
-    for (const TensorName name : output_tensors(program_.direction)) tensors.allocate(name);
+    for (const TensorName name : output_tensors(program_.problem, program_.direction)) tensors.allocate(name);
     for (const CpuRank& rank : ranks_) rank.write_outputs(tensors);
     return std::all_of(streams_.begin(), streams_.end(),
                        [](const Stream& stream) { return stream.head() == nullptr; });
@@ -130,7 +130,7 @@ bool same_as_by_messages(const DistributedCase& c,
     const DistributedProgram program = build_distributed(c.problem, direction, c.options);
     run_on_ranks(program, tensors, {.tile = kTile});
     same = same && run(program, again);
-    for (const TensorName name : output_tensors(direction))
+    for (const TensorName name : output_tensors(c.problem, direction))
       same = same && same_bits(tensors[name], again[name]);
   }
   return same;

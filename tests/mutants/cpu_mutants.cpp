@@ -50,7 +50,7 @@ std::vector<Case> prepare_cases() {
   for (const VerifyCase& c : verify_cases(kTile, SweepSize::quick)) {
     Case& prepared = cases.emplace_back(Case{Reference(c.problem, c.inputs, c.direction), {}});
     for (const Kernel& kernel : cpu_kernels()) {
-      if (c.problem.descales.any() && !kernel.can.forward.has(Feature::descales)) continue;
+      if (missing_feature(kernel.can, c.problem, Direction::forward)) continue;
       ProgramOptions options = case_options(c, kernel);
       for (BackwardOrder order : backward_orders(c, kernel)) {
         options.backward = order;

@@ -43,7 +43,7 @@ void poison_shared_memory(cudaStream_t stream) {
 
 void Standard::launch(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   poison_shared_memory(stream);
-  if (program.matmuls > 0) return launch_standard_product<Element, kDim>(program, arguments, stream);
+  if (program.products.count() > 0) return launch_standard_product<Element, kDim>(program, arguments, stream);
   launch_standard_rows<Element>(program, arguments, stream);
 }
 

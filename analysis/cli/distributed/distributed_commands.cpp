@@ -194,7 +194,7 @@ ProgramRunner program_runner(const GpuOptions& gpus, const std::shared_ptr<Proce
     DeviceRanks ranks(program, options);
     ranks.upload(tensors);
     ranks.run();
-    for (const TensorName name : output_tensors(program.direction)) tensors.allocate(name);
+    for (const TensorName name : output_tensors(program.problem, program.direction)) tensors.allocate(name);
     ranks.download(tensors);
     return std::vector<LinkBytes>{};
   };

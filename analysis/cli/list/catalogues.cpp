@@ -32,9 +32,11 @@ constexpr std::pair<Feature, std::string_view> kRareFeatures[] = {{Feature::desc
                                                                   {Feature::split_keys, "keys"},
                                                                   {Feature::packed_heads, "heads"},
                                                                   {Feature::query_splits, "queries"},
-                                                                  {Feature::mask_rules, "`list masks`"}};
+                                                                  {Feature::mask_rules, "`list masks`"},
+                                                                  {Feature::value_dim, "values"}};
 
 bool is_rare(Feature feature) {
+  if (score_mod_features().has(feature)) return true;
   return std::any_of(std::begin(kRareFeatures), std::end(kRareFeatures),
                      [feature](const auto& rare) { return rare.first == feature; });
 }
@@ -109,12 +111,16 @@ std::vector<Entry> list_kernels() {
 
 std::string rare_features_note() {
   std::string note;
-  for (const auto& [feature, of] : kRareFeatures) {
+  const auto add = [&note](Feature feature, std::string_view of) {
     std::vector<std::string_view> names;
     for (const Kernel* kernel : all_kernels()) {
       if (kernel->can.forward.has(feature)) names.push_back(kernel->name);
     }
     note += fmt::format(" {} of {}: {}.", to_string(feature), of, fmt::join(names, ", "));
+  };
+  for (const auto& [feature, of] : kRareFeatures) add(feature, of);
+  for (int i = 0; i < kNumFeatures; ++i) {
+    if (score_mod_features().has(static_cast<Feature>(i))) add(static_cast<Feature>(i), "scores");
   }
   return note;
 }

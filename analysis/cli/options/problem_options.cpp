@@ -50,7 +50,7 @@ void set_scale(Problem& problem, Text field, Text value) {
 }
 
 using enum ProblemOption::Names;
-constexpr ProblemOption kOptions[] = {
+constexpr ProblemOption kPlainOptions[] = {
     {"preset", "PRESET", base, [](Problem& p, Text, Text value) { p = find_preset(value).problem; },
      "a named problem (tilescope list problems)"},
     {"model", "MODEL", base, [](Problem&, Text, Text value) { find_model(value); },
@@ -69,6 +69,8 @@ constexpr ProblemOption kOptions[] = {
      "queries, where there are more or fewer than keys"},
     {"seqlen_k", "N", shape, set_integers<&Problem::seqlen_k>, "keys; default: as many as queries"},
     {"head_dim", "N", shape, set_integers<&Problem::head_dim>, "D, 1 ... 256; default 64"},
+    {"head_dim_v", "N", shape, set_integers<&Problem::head_dim_v>,
+     "columns of values and of the output; default: those of queries and keys, D"},
     {"dtype", "fp32|fp16|bf16|fp8e4m3|fp8e5m2", feature,
      [](Problem& p, Text, Text value) { p.dtype = parse_dtype(value); },
      "element type of the inputs; default fp32, or the kernel's first; of simulate without --kernel fp16"},
@@ -100,6 +102,17 @@ constexpr ProblemOption kOptions[] = {
      "of inputs and of dropout; default 0"},
 };
 
+/// These and one of each score modifier.
+std::vector<ProblemOption> all_options() {
+  std::vector<ProblemOption> all(std::begin(kPlainOptions), std::end(kPlainOptions));
+  for (const ScoreModRow& row : score_mod_rows()) {
+    all.push_back({row.name, row.type, feature,
+                   [](Problem& p, Text name, Text value) { set_score_mod(p.score_mods, name, value); },
+                   row.help});
+  }
+  return all;
+}
+
 std::string flag_of(std::string name) {
   std::replace(name.begin(), name.end(), '_', '-');
   return "--" + name;
@@ -120,10 +133,13 @@ void refuse_v_transposed(CLI::App& command) {
       ->group(kHidden);
 }
 
-std::span<const ProblemOption> problem_options() { return kOptions; }
+std::span<const ProblemOption> problem_options() {
+  static const std::vector<ProblemOption> options = all_options();
+  return options;
+}
 
 void ProblemOptions::add_to(CLI::App& command) {
-  for (const ProblemOption& option : kOptions) {
+  for (const ProblemOption& option : problem_options()) {
     const auto take = [this, &option](const std::string& value) {
       Problem ignored;
       option.set(ignored, option.name, value);  // refuses what cannot be, whether or not it is asked for
@@ -151,7 +167,7 @@ const std::string* ProblemOptions::text(std::string_view name) const {
 
 bool ProblemOptions::shape_given() const {
   return text("preset") || text("model") || text("key_lengths") ||
-         std::any_of(std::begin(kOptions), std::end(kOptions), [this](const ProblemOption& option) {
+         std::ranges::any_of(problem_options(), [this](const ProblemOption& option) {
            return option.names == shape && text(option.name);
          });
 }
@@ -165,7 +181,7 @@ AttentionProblem ProblemOptions::base() const {
     return kDefaultProblem;
   }
   if (preset) throw BadInput("model", *model, "must stand without --preset");
-  for (const char* const of_the_model : {"heads", "heads_kv", "head_dim"}) {
+  for (const char* const of_the_model : {"heads", "heads_kv", "head_dim", "head_dim_v"}) {
     if (const std::string* const value = text(of_the_model)) {
       throw BadInput(flag_of(of_the_model), *value,
                      "must stand without --model, whose layer has its own; --tp N shares its heads out");
@@ -190,7 +206,7 @@ AttentionProblem ProblemOptions::problem() const {
   if (text("seqlen") && (text("seqlen_q") || text("seqlen_k"))) {
     throw BadInput("seqlen", *text("seqlen"), "must stand without --seqlen-q and --seqlen-k");
   }
-  for (const ProblemOption& option : kOptions) {
+  for (const ProblemOption& option : problem_options()) {
     const bool in_base = text("model") && std::string_view(option.name) == "seqlen";
     if (const std::string* value = text(option.name); value && !in_base) option.set(p, option.name, *value);
   }
@@ -199,12 +215,16 @@ AttentionProblem ProblemOptions::problem() const {
     const MaskModel& model = mask_model(p.mask.kind);
     if (model.seqlen) p.seqlen_q = p.seqlen_k = model.seqlen(p.mask);
   }
+  if (const std::string* const columns = text("head_dim_v"); columns && p.head_dim_v == 0) {
+    throw BadInput("head_dim_v", *columns, fmt::format("must lie in 1 ... {}", kMaxHeadDim));
+  }
+  if (p.head_dim_v == p.head_dim) p.head_dim_v = 0;
   validate(p);
   return p;
 }
 
 AttentionProblem ProblemOptions::problem_of(AttentionProblem shapes) const {
-  for (const ProblemOption& option : kOptions) {
+  for (const ProblemOption& option : problem_options()) {
     const std::string* const value = text(option.name);
     if (!value) continue;
     if (option.names != feature) {

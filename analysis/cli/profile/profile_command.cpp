@@ -225,7 +225,7 @@ void add_choice_options(ProfileArguments& arguments, CLI::App& command) {
 
 void add_timeline_options(ProfileArguments& arguments, CLI::App& command) {
   add_value(command, "--timeline", arguments.timeline.plot, "FILE.svg",
-            "instead of counting kernels: plot DRAM and tensor use of device 0 against time");
+            "instead of counting kernels: plot device 0's DRAM and tensor use");
   add_value(command, "--interval", arguments.timeline.interval_us, "N",
             "microseconds of a --timeline sample; default 100");
   add_value(command, "--samples", arguments.timeline.samples, "RECORD.json",

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cpu_ref/numeric/descales.hpp"
+#include "cpu_ref/numeric/random_inputs.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -135,8 +136,11 @@ AttentionProblem problem_of_files(const std::vector<InputFile>& files, const Pro
                                transposed ? ", transposed" : "", as_stored(file.info.shape)));
   };
   require(files[1], {q.shape.batch, k.shape.heads, k.shape.rows, q.shape.cols}, "(batch and head size of q)");
-  require(files[2], k.shape, "of k");
-  if (files.size() > 3) require(files[3], q.shape, "of q");
+  Shape values = k.shape, outputs = q.shape;
+  const Shape& given = files[2].info.shape;
+  if (given.rows == k.shape.rows) values.cols = outputs.cols = given.cols;  // may be of their own number
+  require(files[2], values, "of k");
+  if (files.size() > 3) require(files[3], outputs, "of q, with the columns of v");
   for (const InputFile& file : files) {
     if (options.dtype_given() || file.info.dtype == q.dtype) continue;
     throw BadInput(std::string(to_string(file.tensor)), file.path,
@@ -149,10 +153,12 @@ AttentionProblem problem_of_files(const std::vector<InputFile>& files, const Pro
                              .seqlen_q = q.shape.rows,
                              .seqlen_k = k.shape.rows,
                              .head_dim = q.shape.cols,
-                             .dtype = q.dtype});
+                             .dtype = q.dtype,
+                             .head_dim_v = values.cols == q.shape.cols ? 0 : values.cols});
 }
 
 void load_inputs(const CommandContext& context, const std::vector<InputFile>& files, TensorSet& tensors) {
+  fill_score_operands(tensors);
   for (const InputFile& file : files) {
     Tensor tensor = read_npy(std::string(to_string(file.tensor)), file.path, file.axes);
     if (file.axes != NpyAxes::four || file.order != plain_order(file.info.shape)) {

@@ -40,12 +40,11 @@ struct RunOptions {
 constexpr std::pair<const char*, TensorName> kInputFiles[] = {{"q.npy", TensorName::q},
                                                               {"k.npy", TensorName::k},
                                                               {"v.npy", TensorName::v},
-                                                              {"dout.npy", TensorName::dout}};
-constexpr std::pair<const char*, TensorName> kResultFiles[] = {{"o.npy", TensorName::out},
-                                                               {"lse.npy", TensorName::lse},
-                                                               {"dq.npy", TensorName::dq},
-                                                               {"dk.npy", TensorName::dk},
-                                                               {"dv.npy", TensorName::dv}};
+                                                              {"dout.npy", TensorName::dout},
+                                                              {"sink.npy", TensorName::sink}};
+constexpr std::pair<const char*, TensorName> kResultFiles[] = {
+    {"o.npy", TensorName::out}, {"lse.npy", TensorName::lse}, {"dq.npy", TensorName::dq},
+    {"dk.npy", TensorName::dk}, {"dv.npy", TensorName::dv},   {"dsink.npy", TensorName::dsink}};
 
 /// Results replace results, but never what somebody may have as an input: a file that is read, or, where
 /// random inputs are saved, one that has an input's name.
@@ -115,6 +114,12 @@ RunPlan plan_run(const RunOptions& options) {
   plan.kernel = options.kernel.kernels({"cpu:flash2"}).front();
   plan.problem = plan.random() ? options.problem.in_type_of({plan.kernel}, options.problem.problem())
                                : problem_of_files(plan.files, options.problem);
+  if (!plan.random() && plan.problem.score_mods.learned_sink) {
+    throw BadInput(
+        "learned_sink", "given",
+        "must be left out where files are given, none of which holds sinks; tilescope.attention in "
+        "Python takes them");
+  }
   plan.options = options.kernel.tuned_options(*plan.kernel, plan.problem);
   for (const Direction direction : plan.directions) {
     require_supported(*plan.kernel, plan.problem, direction, plan.options);

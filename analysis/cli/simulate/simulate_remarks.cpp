@@ -79,7 +79,7 @@ std::string grid_warning(const SimulateJob& job) {
   const TileProgram* smallest = nullptr;
   for (const PlannedPass& pass : job.passes) {
     const TileProgram& program = pass.program;
-    if (program.matmuls == 0 || program.num_ctas() >= sms) continue;
+    if (program.products.count() == 0 || program.num_ctas() >= sms) continue;
     if (smallest == nullptr || program.num_ctas() < smallest->num_ctas()) smallest = &program;
   }
   if (smallest == nullptr) return "";

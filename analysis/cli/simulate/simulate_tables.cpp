@@ -206,7 +206,8 @@ const std::string& machine_name_of(const RunEntry& run) { return run.passes.fron
 std::string idle_sms(const SimulateJob& job, Direction direction) {
   std::int64_t fewest = job.machine->sm_count.value;
   for (const auto& [planned_direction, program] : job.passes) {
-    if (planned_direction == direction && program.matmuls > 0) fewest = std::min(fewest, program.num_ctas());
+    if (planned_direction == direction && program.products.count() > 0)
+      fewest = std::min(fewest, program.num_ctas());
   }
   if (fewest == job.machine->sm_count.value) return "";
   return fmt::format("; {}/{} SMs", fewest, job.machine->sm_count.value);

@@ -49,7 +49,7 @@ double share_between(const Reference& reference, const TensorSet& one, const Ten
   double largest = 0;
   for (Direction step : {Direction::forward, Direction::backward}) {
     if (step == Direction::backward && direction == Direction::forward) break;
-    for (TensorName name : output_tensors(step)) {
+    for (TensorName name : output_tensors(reference.problem(), step)) {
       const ErrorReport difference = compare(one[name], other[name]);
       if (difference.non_finite > 0) return std::numeric_limits<double>::infinity();
       if (difference.max_abs > 0) {

@@ -15,7 +15,8 @@ void require_countable(const AttentionProblem& problem, double most) {
 
 void require_countable(const TileProgram& program) {
   const AttentionProblem& p = program.problem;
-  double step = 2.0 * program.matmuls * program.tile.block_m * program.tile.block_n * p.head_dim;
+  double step =
+      2.0 * static_cast<double>(p.depth_of(program.products)) * program.tile.block_m * program.tile.block_n;
   const auto bytes_of = [&](const Operand& operand) {
     const std::int64_t rows = std::max(program.tile.block_m, program.tile.block_n);
     return static_cast<double>(program.tile_bytes(operand.tensor) +
@@ -33,9 +34,9 @@ void require_countable(const TileProgram& program) {
   require_countable(p, step * tiles * static_cast<double>(p.batch * p.heads));
 }
 
-double dense_products(const AttentionProblem& p) {
-  return static_cast<double>(p.batch * p.heads) * static_cast<double>(p.seqlen_q) *
-         static_cast<double>(p.seqlen_k) * static_cast<double>(p.head_dim);
+double dense_flops(const AttentionProblem& p, Products products) {
+  return 2.0 * static_cast<double>(p.batch * p.heads) * static_cast<double>(p.seqlen_q) *
+         static_cast<double>(p.seqlen_k) * static_cast<double>(p.depth_of(products));
 }
 
 /// Rows of the matrix that the tiles [begin, end) cover.
@@ -48,6 +49,7 @@ std::int64_t covered_rows(int begin, int end, int tile_rows, std::int64_t rows) 
 /// Rows and (row, column) areas that one head's CTAs touch, by sums over the blocks of the owned axis.
 struct HeadSums {
   std::int64_t owned_rows = 0;  // every block once
+  std::int64_t prologues = 0;   // that are run, in all splits
   std::int64_t busy_rows = 0;   // blocks with a visible inner tile, or all when the pass has no inner tiles
   std::int64_t prologue_rows = 0;    // the same once for each split that has one
   std::int64_t owned_step_rows = 0;  // the owned tile's rows, at each slice of its inner tiles
@@ -72,7 +74,9 @@ HeadSums head_sums(const TileProgram& program, std::int64_t batch, std::int64_t 
     const std::int64_t rows = covered_rows(block, block + 1, owned_size, owned_total);
     sums.owned_rows += rows;
     if (program.phases.empty()) {
-      if (program.has_prologue(static_cast<int>(batch), block)) sums.prologue_rows += rows;
+      const bool prologue = program.has_prologue(static_cast<int>(batch), block);
+      if (prologue) sums.prologue_rows += rows;
+      sums.prologues += prologue ? 1 : 0;
       sums.busy_rows = sums.prologue_rows;
       continue;
     }
@@ -84,7 +88,9 @@ HeadSums head_sums(const TileProgram& program, std::int64_t batch, std::int64_t 
       visited.push_back({run.begin, run.end});
     }
     sums.busy_rows += rows;
+    const int prologues = program.splits_walk() ? program.splits.busy(inner) : 1;
     sums.prologue_rows += rows * program.splits.busy(inner);
+    sums.prologues += prologues;
     sums.owned_step_rows += rows * inner.count();
     sums.inner_step_rows += inner_rows;
     sums.area += rows * inner_rows;
@@ -125,6 +131,18 @@ std::vector<EqualEntries> entries_of(const TileProgram& program) {
   return all;
 }
 
+/// Bytes of numbers of heads that these batch entries move: a tile of them for every CTA that comes to the
+/// part. Batch entries share them, so that distinct ones are those of any entry.
+OperandBytes head_number_bytes(const TileProgram& program, const EqualEntries& entries,
+                               const TensorExtent& extent, Part part) {
+  const bool prologue = part == Part::prologue;
+  const std::int64_t blocks =
+      prologue ? entries.whole.prologues
+               : std::int64_t{program.num_blocks()} * (program.splits_walk() ? program.splits.count : 1);
+  const std::int64_t bytes = extent.bytes() * entries.count * blocks;
+  return {bytes, bytes > 0 ? extent.bytes() : 0};
+}
+
 /// Bytes of one tensor that these batch entries move.
 OperandBytes operand_bytes(const TileProgram& program, const EqualEntries& entries, TensorName tensor,
                            Part part) {
@@ -135,6 +153,7 @@ OperandBytes operand_bytes(const TileProgram& program, const EqualEntries& entri
   const std::int64_t query_heads = entries.count * program.q_heads();
   const std::int64_t cta_heads = program.kv_heads ? entries.count * p.heads_kv : query_heads;
   const std::int64_t tensor_heads = entries.count * extent.heads * extent.splits;
+  if (extent.indexing == TileIndexing::head) return head_number_bytes(program, entries, extent, part);
   if (part == Part::init) {
     const std::int64_t visits = extent.indexing == TileIndexing::n ? cta_heads : query_heads;
     return {extent.rows * row_bytes * visits, extent.rows * row_bytes * tensor_heads};
@@ -162,7 +181,8 @@ OperandBytes operand_bytes(const TileProgram& program, const std::vector<EqualEn
   for (const EqualEntries& entries : all) {
     const OperandBytes bytes = operand_bytes(program, entries, tensor, part);
     sum.moved += bytes.moved;
-    sum.distinct += bytes.distinct;
+    const bool shared = program.extent(tensor).indexing == TileIndexing::head;
+    sum.distinct = shared ? std::max(sum.distinct, bytes.distinct) : sum.distinct + bytes.distinct;
   }
   return sum;
 }
@@ -274,26 +294,25 @@ ClosedFormBytes closed_form_bytes(const TileProgram& program) {
 }
 
 std::int64_t useful_flops(const TileProgram& program) {
-  if (program.matmuls == 0) return 0;
-  require_countable(program.problem, 2.0 * program.matmuls * dense_products(program.problem));
-  return 2 * program.problem.head_dim * program.matmuls * program.problem.visible_pairs();
+  if (program.products.count() == 0) return 0;
+  require_countable(program.problem, dense_flops(program.problem, program.products));
+  return 2 * program.problem.depth_of(program.products) * program.problem.visible_pairs();
 }
 
 std::int64_t executed_flops(const TileProgram& program) {
   require_countable(program);
-  return 2 * program.problem.head_dim * program.matmuls * program.computed_entries();
+  return 2 * program.problem.depth_of(program.products) * program.computed_entries();
 }
 
 std::int64_t useful_flops(const AttentionProblem& problem, Direction direction) {
-  const int matmuls = matmuls_of(direction);
-  require_countable(problem, 2.0 * matmuls * dense_products(problem));
-  return 2 * problem.head_dim * matmuls * problem.visible_pairs();
+  require_countable(problem, dense_flops(problem, products_of(direction)));
+  return 2 * problem.depth_of(products_of(direction)) * problem.visible_pairs();
 }
 
 std::int64_t paper_flops(const AttentionProblem& p, Direction direction) {
-  require_countable(p, 10.0 * dense_products(p));
-  std::int64_t flops = 4 * p.seqlen_q * p.seqlen_k * p.head_dim * p.batch * p.heads;
-  if (direction == Direction::backward) flops = flops / 2 * 5;
+  require_countable(p, dense_flops(p, products_of(direction)));
+  const std::int64_t flops =
+      2 * p.seqlen_q * p.seqlen_k * p.depth_of(products_of(direction)) * p.batch * p.heads;
   return p.causal ? flops / 2 : flops;
 }
 
@@ -320,10 +339,13 @@ ReadWriteBytes compulsory_bytes(const AttentionProblem& problem, Direction direc
   using enum TensorName;
   ReadWriteBytes bytes;
   bytes.read_bytes = needed(q) + needed(k) + needed(v);
+  for (const TensorName numbers : score_operands(problem)) bytes.read_bytes += whole(numbers);
+  if (problem.score_mods.learned_sink) bytes.read_bytes += whole(sink);
   bytes.write_bytes = whole(out) + whole(lse);
   if (direction == Direction::backward) {
     bytes.read_bytes += needed(out) + needed(dout) + needed(lse);
     bytes.write_bytes = whole(dq) + whole(dk) + whole(dv);
+    if (problem.score_mods.learned_sink) bytes.write_bytes += whole(dsink);
   }
   return bytes;
 }

@@ -37,12 +37,18 @@ FastMemory chip_memory(const Machine& machine);
 ///
 /// Proof: reports/io_complexity.md, appendix.
 ///
+/// Entries of several kinds, of d_k products each, add up to sum of T_k min(d_k^2 / M, 1/2) - p M: what a
+/// segment can hold of inputs is shared between the kinds, and a sum of squares is largest where one has all.
+///
 /// @return elements, below 0 where the bound says nothing
 double score_read_bound(double score_entries, double head_dim, double fast_elements, double processors);
 
 /// Entries that the direction must form by products of inputs: S in a forward pass; S and dP = dO V^T in a
 /// backward pass, or dP alone when P is given to it (standard attention). Masked entries need not be formed.
-std::int64_t score_entries(const AttentionProblem& problem, Direction direction, Algorithm algorithm);
+struct FormedEntries {
+  std::int64_t scores = 0, dprobs = 0;  // sums of head_dim products, and of as many as values have columns
+};
+FormedEntries formed_entries(const AttentionProblem& problem, Direction direction, Algorithm algorithm);
 
 /// The bounds on the reads of one direction at one boundary. [bytes]
 struct ReadBound {

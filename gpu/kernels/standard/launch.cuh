@@ -47,7 +47,7 @@ void launch_standard_rows(const TileProgram& program, const KernelArguments& arg
 
 template <typename Element>
 void launch_standard_as(const TileProgram& program, const KernelArguments& arguments, cudaStream_t stream) {
-  if (program.matmuls == 0) return launch_standard_rows<Element>(program, arguments, stream);
+  if (program.products.count() == 0) return launch_standard_rows<Element>(program, arguments, stream);
   switch (Standard::padded_dim(program.problem.head_dim)) {
     case 64:
       return launch_standard_product<Element, 64>(program, arguments, stream);

@@ -11,7 +11,7 @@ ProgramOptions Standard::default_options(const AttentionProblem& problem) {
 }
 
 LaunchShape Standard::launch_shape(const TileProgram& program) {
-  if (program.matmuls > 0) {
+  if (program.products.count() > 0) {
     const int dim = padded_dim(program.problem.head_dim);
     return {.threads_per_cta = cuda_cores::kThreads,
             .shared_bytes = ProductLayout{program.tile, dim}.bytes(),

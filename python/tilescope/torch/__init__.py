@@ -39,6 +39,8 @@ def _require_problem(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *call: A
     key = (q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype, *call)
     if key in _accepted:
         return
+    if v.shape[-1:] != k.shape[-1:]:
+        raise bad_input("v", f"a tensor of shape {tuple(v.shape)}", "must have the columns of k: operators know no others")
     layout, causal, window, scale, dropout = call
     Problem.of(q, k, v, layout=layout, causal=causal, window=window, scale=scale, dropout=dropout)
     if len(_accepted) < operators.MOST_WAYS:

@@ -38,7 +38,9 @@ RunRecord full_record() {
                  .dropout = 0.1,
                  .seed = std::numeric_limits<std::uint64_t>::max(),
                  .key_lengths = {3, 0},
-                 .mask = {MaskKind::sink, {4}}};
+                 .mask = {MaskKind::sink, {4}},
+                 .score_mods = {.softcap = 50.5, .alibi = true, .learned_sink = true},
+                 .head_dim_v = 48};
   run.kernel = "gpu:flash2-mma";
   PassRecord pass;
   pass.name = "forward";

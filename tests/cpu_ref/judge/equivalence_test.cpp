@@ -94,7 +94,7 @@ TEST_CASE("every kernel passes the quick sweep") {
   for (const VerifyCase& c : verify_cases(kTile, SweepSize::quick)) {
     Reference reference(c.problem, c.inputs, c.direction);
     for (const Kernel& kernel : cpu_kernels()) {
-      if (c.problem.descales.any() && !kernel.can.forward.has(Feature::descales)) continue;
+      if (missing_feature(kernel.can, c.problem, Direction::forward)) continue;
       ProgramOptions options = case_options(c, kernel);
       for (BackwardOrder order : backward_orders(c, kernel)) {
         options.backward = order;
@@ -209,7 +209,7 @@ TEST_CASE("a mirror's bound is tighter than the exact one in every case of the s
     CAPTURE(to_string(c.inputs));
     for (Direction direction : {Direction::forward, Direction::backward}) {
       if (direction == Direction::backward && c.direction == Direction::forward) break;
-      for (TensorName name : output_tensors(direction)) {
+      for (TensorName name : output_tensors(c.problem, direction)) {
         CAPTURE(to_string(name));
         const ErrorBound& exact = reference.bound(name);
         const double unit = MirrorBound{.dtype = tensor_extent(c.problem, name).dtype}.at(exact.largest);
@@ -347,7 +347,7 @@ TEST_CASE("instruction sets, which sum in other orders, are mirrors of each othe
     CAPTURE(describe(c.problem));
     CAPTURE(to_string(c.inputs));
     for (const Kernel& kernel : cpu_kernels()) {
-      if (c.problem.descales.any() && !kernel.can.forward.has(Feature::descales)) continue;
+      if (missing_feature(kernel.can, c.problem, Direction::forward)) continue;
       CAPTURE(kernel.name);
       const ProgramOptions options = case_options(c, kernel);
       std::optional<TensorSet> mirror;

@@ -24,8 +24,9 @@ constexpr double kTiny = 1e-12;  // fp64 rounding, for values near 1
 TensorSet grid_inputs(const AttentionProblem& problem) {
   TensorSet inputs(problem);
   fill_random_inputs(inputs, Direction::backward);
-  for (TensorName name : {q, k, v, dout}) {
+  for (TensorName name : {q, k, v, dout, sink}) {
     Tensor& tensor = inputs[name];
+    if (tensor.empty()) continue;
     for (std::int64_t i = 0; i < tensor.shape().elements(); ++i) {
       tensor.set(i, std::round(tensor.get(i) * 1024.0f) / 1024.0f);
     }
@@ -93,14 +94,17 @@ TEST_CASE("two keys by hand") {
 
 TEST_CASE("gradients agree with central differences") {
   for (unsigned seed = 0; seed < 24; ++seed) {
-    const AttentionProblem p = random_problem(seed);
+    testing::ProblemGenerator random(seed);
+    AttentionProblem p = random_problem(seed);
+    if (seed % 2 == 1 && p.scale() != 0) p = random.modified(p);
+    if (seed % 3 == 1) p.head_dim_v = random.between(1, 9);
     CAPTURE(seed);
     CAPTURE(describe(p));
     TensorSet inputs = grid_inputs(p);
     const ExactAttention exact = exact_attention(inputs, Direction::backward);
-    testing::ProblemGenerator random(seed);
-    for (const auto& pair : {std::pair{q, dq}, {k, dk}, {v, dv}}) {
+    for (const auto& pair : {std::pair{q, dq}, {k, dk}, {v, dv}, {sink, dsink}}) {
       const TensorName input = pair.first, gradient = pair.second;
+      if (!inputs.has(input)) continue;
       const int count = static_cast<int>(inputs[input].shape().elements());
       for (int sample = 0; sample < std::min(count, 40); ++sample) {
         const int index = count <= 40 ? sample : random.between(0, count - 1);
@@ -110,6 +114,89 @@ TEST_CASE("gradients agree with central differences") {
         CHECK(std::abs(actual - expected) <= 1e-8 * (1 + std::abs(expected)));
       }
     }
+  }
+}
+
+TEST_CASE("values of fewer columns give the first columns of what all of them give") {
+  const AttentionProblem p{
+      .heads = 2, .heads_kv = 1, .seqlen_q = 5, .seqlen_k = 6, .head_dim = 7, .causal = true};
+  TensorSet whole = grid_inputs(p);
+  AttentionProblem narrow = p;
+  narrow.head_dim_v = 3;
+  TensorSet first(narrow);
+  for (const TensorName name : {q, k}) first.allocate(name) = whole[name].as(ElementType::fp32);
+  for (const TensorName name : {v, dout}) {
+    Tensor &from = whole[name], &to = first.allocate(name);
+    for (std::int64_t i = 0; i < from.shape().elements(); ++i) {
+      if (i % 7 < 3) to.set(i / 7 * 3 + i % 7, from.get(i));
+      if (i % 7 >= 3) from.set(i, 0);
+    }
+  }
+  const ExactAttention expected = exact_attention(whole, Direction::backward),
+                       actual = exact_attention(first, Direction::backward);
+  for (const TensorName name : {lse, dq, dk}) check_near(actual[name], expected[name], kTiny);
+  for (const TensorName name : {out, dv}) {
+    std::vector<double> columns;
+    for (std::size_t i = 0; i < expected[name].size(); ++i) {
+      if (i % 7 < 3) columns.push_back(expected[name][i]);
+    }
+    check_near(actual[name], columns, kTiny);
+  }
+}
+
+TEST_CASE("a learned sink is one more key of that score whose value is 0") {
+  const AttentionProblem p{.batch = 2,
+                           .heads = 3,
+                           .heads_kv = 3,
+                           .seqlen_q = 5,
+                           .seqlen_k = 7,
+                           .head_dim = 4,
+                           .score_mods = {.learned_sink = true}};
+  TensorSet inputs = grid_inputs(p);
+  AttentionProblem longer = p;
+  longer.score_mods = {};
+  longer.seqlen_k = 8;
+  TensorSet with_key(longer);
+  for (const TensorName name : {q, k, v, dout}) with_key.allocate(name).zero();
+  const auto copy = [&](TensorName name, std::int64_t batch_head, std::int64_t row) {
+    for (std::int64_t d = 0; d < 3; ++d) {  // the last column of q is 1, that of k the score over the scale
+      Tensor &from = inputs[name], &to = with_key[name];
+      to.set(to.row_index(batch_head / 3, batch_head % 3, row) + d,
+             from.get(from.row_index(batch_head / 3, batch_head % 3, row) + d));
+    }
+  };
+  for (std::int64_t i = 3; i < inputs[k].shape().elements(); i += 4) {
+    inputs[k].set(i, 0);
+    inputs[v].set(i, 0);
+  }
+  for (std::int64_t i = 3; i < inputs[q].shape().elements(); i += 4) {
+    inputs[q].set(i, 0);
+    inputs[dout].set(i, 0);
+  }
+  for (std::int64_t batch_head = 0; batch_head < 6; ++batch_head) {
+    for (std::int64_t row = 0; row < 5; ++row) {
+      copy(q, batch_head, row);
+      copy(dout, batch_head, row);
+      with_key[q].set(with_key[q].row_index(batch_head / 3, batch_head % 3, row) + 3, 1);
+    }
+    for (std::int64_t row = 0; row < 7; ++row) {
+      copy(k, batch_head, row);
+      copy(v, batch_head, row);
+    }
+    with_key[k].set(with_key[k].row_index(batch_head / 3, batch_head % 3, 7) + 3,
+                    2 * inputs[sink].get(batch_head % 3));
+  }
+  const ExactAttention expected = exact_attention(with_key, Direction::backward),
+                       actual = exact_attention(inputs, Direction::backward);
+  check_near(actual.out, expected.out, kTiny);
+  check_near(actual.lse, expected.lse, kTiny);
+  for (std::int64_t head = 0; head < 3; ++head) {
+    // The last key's dk[3] is scale * sum of dS, scale = 1/2.
+    double sum = 0;
+    for (std::int64_t batch = 0; batch < 2; ++batch) {
+      sum += 2 * expected.dk[static_cast<std::size_t>(((batch * 3 + head) * 8 + 7) * 4 + 3)];
+    }
+    CHECK(actual.dsink[static_cast<std::size_t>(head)] == doctest::Approx(sum).epsilon(1e-10));
   }
 }
 

@@ -223,7 +223,7 @@ TEST_CASE("where a kernel logs its visits only, a wrong, missing or additional o
         CAPTURE(to_string(program.name));
         PassLog& log = observer.passes.at(pass++);
         CHECK_FALSE(first_wrong_visit(program, log));
-        if (program.matmuls == 0) continue;
+        if (program.products.count() == 0) continue;
         std::vector<TileState>& states = log.ctas.back().states;
         const TileState last = states.back();
         states.push_back(last);

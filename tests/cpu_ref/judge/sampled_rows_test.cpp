@@ -53,7 +53,7 @@ TEST_CASE("every kernel's sampled rows pass the quick sweep") {
     CAPTURE(describe(c.problem));
     for (const testing::KernelCase& kernel : testing::kernel_cases()) {
       CAPTURE(kernel.name());
-      if (descales.any() && !kernel.kernel->can.forward.has(Feature::descales)) continue;
+      if (missing_feature(kernel.kernel->can, c.problem, Direction::forward)) continue;
       const TensorSet tensors =
           results_of(kernel, c.problem, c.direction, c.inputs, case_options(c, *kernel.kernel));
       CHECK(refused_by_rows(judge(tensors, kernel.kernel->algorithm, c.direction, 24)).empty());

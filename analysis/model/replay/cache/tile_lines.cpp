@@ -73,7 +73,7 @@ LineSample::Range TileLines::place(TensorName tensor, const AccessGroup& group, 
 
 void TileLines::place_all(TensorName tensor) {
   const TensorExtent extent = memory_.extent(tensor);
-  const bool by_m = extent.indexing != TileIndexing::n;
+  const bool by_m = !extent.cut_by_n() || extent.cut_by_m();
   const int n_tiles = num_n_blocks(program_->problem.band(), tile_);
   const int rows_of_tiles = by_m ? ceil_div(static_cast<int>(extent.rows), tile_.block_m) : n_tiles;
   const std::int64_t tile_row_bytes = std::int64_t{tile_.block_n} * extent.element_bytes;
@@ -84,7 +84,7 @@ void TileLines::place_all(TensorName tensor) {
       for (int row = 0; row < rows_of_tiles; ++row) {
         AccessGroup group{{}, batch, head * query_heads, by_m ? row : 0, by_m ? 0 : row};
         const std::uint32_t first = numbers_.tile(tensor, group).number;
-        if (extent.indexing == TileIndexing::m) {
+        if (!extent.cut_by_n()) {
           for (group.n_block = 0; group.n_block < extent.splits; ++group.n_block) {
             place(tensor, group, numbers_.tile(tensor, group).number);
           }

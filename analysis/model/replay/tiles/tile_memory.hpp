@@ -27,12 +27,13 @@ class TileMemory {
   /// Those with the tile of `tensor` that `group` touches.
   Rows rows(TensorName tensor, const AccessGroup& group) const {
     const TensorExtent& extent = extents_[static_cast<std::size_t>(tensor)];
-    const bool by_m = extent.indexing != TileIndexing::n;
+    const bool by_m = extent.cut_by_m(), of_heads = extent.indexing == TileIndexing::head;
     const std::int64_t heads_to_one = program_->q_heads() / extent.heads;
     const std::int64_t split = are_partial(tensor) ? group.n_block : 0;
-    const std::int64_t head = (split * extent.batch + group.batch) * extent.heads + group.head / heads_to_one;
+    const std::int64_t batch = of_heads ? 0 : group.batch;
+    const std::int64_t head = (split * extent.batch + batch) * extent.heads + group.head / heads_to_one;
     const std::int64_t rows_of_tile = by_m ? tile_.block_m : tile_.block_n;
-    const std::int64_t row = rows_of_tile * (by_m ? group.m_block : group.n_block);
+    const std::int64_t row = of_heads ? 0 : rows_of_tile * (by_m ? group.m_block : group.n_block);
     const std::int64_t row_bytes = extent.cols * extent.element_bytes;
     const std::int64_t address = addresses_[static_cast<std::size_t>(tensor)];
     const std::int64_t end = ends_at_padding(tensor) ? program_->problem.keys_of(group.batch) : extent.rows;

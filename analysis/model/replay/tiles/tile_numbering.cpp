@@ -27,16 +27,17 @@ TileNumbering::TileNumbering(const TileProgram& program) {
 
 void TileNumbering::number(const TileProgram& program, TensorName name) {
   const TensorExtent extent = program.extent(name);
-  const bool by_n = extent.indexing != TileIndexing::m;
+  const bool by_n = extent.cut_by_n();
   Tensor& t = tensors_[static_cast<std::size_t>(name)];
   t.touched = true;
   t.first = num_tiles_;
   t.heads = static_cast<int>(extent.heads);
   t.group_size = static_cast<int>(program.q_heads() / extent.heads);
-  t.by_m = extent.indexing != TileIndexing::n;
+  t.by_m = extent.cut_by_m();
+  t.of_heads = extent.indexing == TileIndexing::head;
   const TileShape tile = program.access_tile();
   const int n_tiles = num_n_blocks(program.problem.band(), tile);
-  t.row_tiles = t.by_m ? ceil_div(static_cast<int>(extent.rows), tile.block_m) : n_tiles;
+  t.row_tiles = t.of_heads ? 1 : t.by_m ? ceil_div(static_cast<int>(extent.rows), tile.block_m) : n_tiles;
   t.col_tiles = t.by_m && by_n ? n_tiles : static_cast<int>(extent.splits);
   const bool rows_side_by_side = program.axis == Axis::q;
   t.row_stride = rows_side_by_side ? 1 : t.col_tiles;

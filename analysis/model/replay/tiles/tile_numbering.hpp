@@ -31,8 +31,9 @@ class TileNumbering {
   NumberedTile tile(TensorName tensor, const AccessGroup& group) const {
     const Tensor& t = tensors_[static_cast<std::size_t>(tensor)];
     const int head_of_tensor = t.group_size == 1 ? group.head : group.head / t.group_size;
-    const std::int64_t head = static_cast<std::int64_t>(group.batch) * t.heads + head_of_tensor;
-    const int row_tile = t.by_m ? group.m_block : group.n_block;
+    const std::int64_t head =
+        (t.of_heads ? 0 : static_cast<std::int64_t>(group.batch)) * t.heads + head_of_tensor;
+    const int row_tile = t.of_heads ? 0 : t.by_m ? group.m_block : group.n_block;
     const int col_tile = t.col_tiles == 1 ? 0 : group.n_block;
     const std::int64_t number = head * t.tiles_of_head + row_tile * t.row_stride + col_tile * t.col_stride;
     std::int64_t bytes = t.bytes[row_tile == t.row_tiles - 1][col_tile == t.col_tiles - 1];
@@ -58,7 +59,7 @@ class TileNumbering {
     bool touched = false;
     std::int64_t first = 0;
     int heads = 1, group_size = 1;
-    bool by_m = true;
+    bool by_m = true, of_heads = false;
     int row_tiles = 1, col_tiles = 1;
     /// Tiles of CTAs side by side, which touch theirs one right after the other, are neighbours.
     std::int64_t row_stride = 1, col_stride = 1, tiles_of_head = 1;

@@ -230,6 +230,8 @@ TEST_CASE("the closed form is the sum over the program's accesses, tensor by ten
     if (seed % 8 < 4) options.dq_start = seed % 8 < 2 ? DqStart::claimed : DqStart::in_order;
     options.dq_flags = 1 + static_cast<int>(seed) % 2;
     options.query_splits = seed % 5 < 2 ? 1 : random.between(2, 9);
+    if (seed % 2 == 0) p = random.modified(p);
+    if (seed % 4 == 3 && !by_boxes) p = random.with_value_dim(p);  // rows of boxes are multiples of 16 bytes
     for (const testing::AlgorithmChoice& choice : testing::kAlgorithmChoices) {
       for (TileProgram& program : testing::programs_of(choice, p, options)) {
         if (by_boxes) testing::draw_boxes(program, random);
@@ -241,7 +243,7 @@ TEST_CASE("the closed form is the sum over the program's accesses, tensor by ten
         CAPTURE(to_string(choice.direction));
         CAPTURE(to_string(program.name));
         check_against_walk(program);
-        CHECK(executed_flops(program) == 2 * p.head_dim * program.matmuls * computed_entries(program));
+        CHECK(executed_flops(program) == 2 * p.depth_of(program.products) * computed_entries(program));
       }
     }
   }
@@ -257,6 +259,8 @@ TEST_CASE("the same of split keys and packed heads, which compute what whole one
     if (seed % 3 == 0) p = random.padded(p);
     ProgramOptions options = ProgramOptions::with_tile(tile);
     testing::draw_splits(options, tile, random);
+    if (seed % 2 == 0) p = random.modified(p);
+    if (seed % 4 == 3) p = random.with_value_dim(p);
     CAPTURE(seed);
     CAPTURE(describe(p));
     CAPTURE(to_string(options.splits));
@@ -273,10 +277,12 @@ TEST_CASE("the same of split keys and packed heads, which compute what whole one
     if (split.size() == 1) continue;
     // The partial results cross once each way.
     const std::int64_t partials =
-        split[0].splits.count * p.batch * p.heads * p.seqlen_q * (p.head_dim + 1) * 4;
+        split[0].splits.count * p.batch * p.heads * p.seqlen_q * (p.value_dim() + 1) * 4;
     const ClosedFormBytes combine = closed_form_bytes(split[1]);
     CHECK(closed_form_bytes(split[0]).sm_l2_write_bytes == partials);
-    CHECK(combine.sm_l2_read_bytes == partials);
+    const std::int64_t sinks =
+        p.score_mods.learned_sink ? 4 * p.batch * p.heads * split[1].num_blocks() : 0;  // once a CTA and head
+    CHECK(combine.sm_l2_read_bytes == partials + sinks);
     CHECK(combine.sm_l2_write_bytes == closed_form_bytes(forward().front()).sm_l2_write_bytes);
   }
 }

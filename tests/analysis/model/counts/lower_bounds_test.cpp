@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <vector>
+
 #include <algorithm>
 #include <cmath>
 
@@ -58,9 +60,10 @@ TEST_CASE("no program reads less than the bound for the memory that it uses") {
           reads += tensor.load_bytes / tensor_extent(p, tensor.tensor).element_bytes;
         }
         capacity = std::max(capacity, on_chip_elements(program));
-        formed += program.matmuls > 0;
+        formed += program.products.count() > 0;
       }
-      entries = score_entries(p, choice.direction, choice.algorithm);
+      const FormedEntries of_kinds = formed_entries(p, choice.direction, choice.algorithm);
+      entries = of_kinds.scores + of_kinds.dprobs;
       const double bound = score_read_bound(static_cast<double>(entries), static_cast<double>(p.head_dim),
                                             static_cast<double>(capacity), 1);
       CHECK(formed > 0);
@@ -109,9 +112,23 @@ TEST_CASE("short problems make the score bound vacuous, long ones do not") {
   CHECK(large.bytes() == 2 * ((std::int64_t{1} << 30) - 132 * (std::int64_t{1} << 18)));
   CHECK(read_bound(p, Direction::forward, Algorithm::flash2, chip_memory(h200)).score_bound_vacuous());
   p.causal = true;
-  CHECK(score_entries(p, Direction::forward, Algorithm::flash2) == p.seqlen_q * (p.seqlen_q + 1) / 2);
-  CHECK(score_entries(p, Direction::backward, Algorithm::flash2) == p.seqlen_q * (p.seqlen_q + 1));
-  CHECK(score_entries(p, Direction::backward, Algorithm::standard) == p.seqlen_q * (p.seqlen_q + 1) / 2);
+  const std::int64_t pairs = p.seqlen_q * (p.seqlen_q + 1) / 2;
+  const auto formed = [&p](Direction direction, Algorithm algorithm) {
+    const FormedEntries entries = formed_entries(p, direction, algorithm);
+    return std::vector{entries.scores, entries.dprobs};
+  };
+  CHECK(formed(Direction::forward, Algorithm::flash2) == std::vector<std::int64_t>{pairs, 0});
+  CHECK(formed(Direction::backward, Algorithm::flash2) == std::vector<std::int64_t>{pairs, pairs});
+  CHECK(formed(Direction::backward, Algorithm::standard) == std::vector<std::int64_t>{0, pairs});
+  // Values of half the columns: a quarter of the reads for an entry of dP.
+  p.head_dim = 64;
+  const auto score_bytes = [&p, &h200] {
+    return read_bound(p, Direction::backward, Algorithm::flash2, sm_memory(h200)).score_bytes;
+  };
+  const std::int64_t whole = score_bytes();
+  p.head_dim_v = 32;
+  const std::int64_t of_all_sms = 132 * sm_memory(h200).bytes_per_processor;
+  CHECK(8 * (score_bytes() + of_all_sms) == 5 * (whole + of_all_sms));
 }
 
 TEST_CASE("the theorems' growth: slopes in N, d and M, and the crossover at M = d^2") {

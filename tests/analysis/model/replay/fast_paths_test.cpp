@@ -43,6 +43,7 @@ std::vector<TileProgram> random_programs(ProblemGenerator& random, int seed) {
   if (choice.backward == BackwardOrder::fused && seed % 16 < 8) choice.backward = BackwardOrder::ordered;
   const bool forward = choice.algorithm == Algorithm::flash2 && choice.direction == Direction::forward;
   if (forward && !by_boxes) testing::draw_splits(options, tile, random);
+  if (seed % 4 == 1) p = random.modified(p);
   auto programs = testing::programs_of(choice, p, options);
   for (TileProgram& program : programs) {
     if (by_boxes) testing::draw_boxes(program, random);

@@ -111,6 +111,8 @@ TEST_CASE("a replay equals a direct LRU simulation at every size, and the closed
     options.diagonal_slices = slices;
     testing::draw_splits(options, tile, random);
     const int ctas = random.between(1, 9);
+    if (seed % 2 == 0) p = random.modified(p);
+    if (seed % 4 == 3) p = random.with_value_dim(p);
     CAPTURE(seed);
     CAPTURE(describe(p));
     CAPTURE(tile.block_m);

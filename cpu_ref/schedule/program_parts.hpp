@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the programs of every algorithm are built of.
+#pragma once
+
+#include "cpu_ref/schedule/tile_program.hpp"
+
+namespace tilescope {
+
+constexpr Operand load(TensorName tensor) { return {tensor, AccessKind::load}; }
+constexpr Operand store(TensorName tensor) { return {tensor, AccessKind::store}; }
+constexpr Operand reduce(TensorName tensor) { return {tensor, AccessKind::reduce}; }
+constexpr Operand store_then_reduce(TensorName tensor) { return {tensor, AccessKind::store_then_reduce}; }
+
+/// A pass without its accesses and its grid.
+TileProgram make_pass(PassName name, const AttentionProblem& problem, Axis axis,
+                      const ProgramOptions& options);
+/// Loads what the problem's modifiers need beside the tiles of a pass over scores.
+void load_score_operands(TileProgram& program);
+/// Sums a learned sink's gradient, in a pass that has delta and LSE.
+void sum_sink_gradient(TileProgram& program);
+
+/// Standard attention's passes, whose grids are not set.
+std::vector<TileProgram> standard_forward_programs(const AttentionProblem& problem,
+                                                   const ProgramOptions& options);
+std::vector<TileProgram> standard_backward_programs(const AttentionProblem& problem,
+                                                    const ProgramOptions& options);
+
+}  // namespace tilescope
