@@ -104,8 +104,7 @@ std::string longest_first(const Evidence& evidence) {
   if (at == nullptr) return "";
   return fmt::format(
       "of {} passes under a causal mask {} read twice as much or more from DRAM longest-first than "
-      "row-major, and {} of these take less time. Most: {} times the reads in {:+.1f} % of the "
-      "time, {}",
+      "row-major, and {} of these take less time. Most: {} times the reads and {:+.1f} % of time, {}",
       pairs, more, faster, format_number(most), 100 * change, problem_text(*at));
 }
 
