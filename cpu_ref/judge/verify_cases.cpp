@@ -313,7 +313,7 @@ void add_masks(CaseList& list, TileShape tile) {
 
 /// Every score modifier by itself and all together, under every mask, in every element type; packed and split
 /// where a sink then enters last, and queries that see no key.
-void add_score_mods(CaseList& list, TileShape tile) {
+void add_score_mods(CaseList& list, TileShape tile, SweepSize size) {
   std::vector<ScoreMods> all_mods(1);
   for (const ScoreModRow& row : score_mod_rows()) {
     row.set(all_mods.front(), row.example);
@@ -335,6 +335,10 @@ void add_score_mods(CaseList& list, TileShape tile) {
       if (turn % 7 == 3) c.problem.dropout = 0.25;
       if (turn % 7 == 4) c.problem.softmax_scale = -0.25;
       list.add(c, mask, &mods == &all_mods.front() ? 1 : 2);
+      if (size == SweepSize::full) {
+        c.problem.dtype = kElementTypes[(turn + 2) % 5];
+        list.add(c, mask);
+      }
       ++turn;
     }
   }
@@ -356,7 +360,7 @@ std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_
   add_splits(list, tile);
   add_masks(list, tile);
   add_value_dims(list, tile);
-  add_score_mods(list, tile);
+  add_score_mods(list, tile, size);
   return list.take();
 }
 
