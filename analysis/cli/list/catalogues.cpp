@@ -114,7 +114,8 @@ std::string rare_features_note() {
   const auto add = [&note](Feature feature, std::string_view of) {
     std::vector<std::string_view> names;
     for (const Kernel* kernel : all_kernels()) {
-      if (kernel->can.forward.has(feature)) names.push_back(kernel->name);
+      if (kernel->can.forward.has(feature) || kernel->can.backward.has(feature))
+        names.push_back(kernel->name);
     }
     note += fmt::format(" {} of {}: {}.", to_string(feature), of, fmt::join(names, ", "));
   };
