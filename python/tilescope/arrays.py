@@ -146,13 +146,15 @@ def _score_mods_of(
         if name not in SCORE_MODS:
             raise TypeError(f"there is no argument {name!r}; score modifiers are {', '.join(SCORE_MODS)}")
         fields[name] = value
+        if name == "learned_sink" and value is True:
+            raise bad_input(name, "True", "must be an array of shape (H,): the sinks are inputs")
         if name not in _OF_HEADS or value is None or isinstance(value, bool):
             fields[name] = value if name not in _OF_HEADS else bool(value)
             continue
         held = np.ascontiguousarray(value, np.float32)
         heads = q.shape[1 if layout == "bhnd" else 2] if q.ndim == 4 else 0
         if held.shape != (heads,):
-            raise bad_input(name, f"an array of shape {held.shape}", f"must be True or have the shape ({heads},)")
+            raise bad_input(name, f"an array of shape {held.shape}", f"must have the shape ({heads},)")
         fields[name] = True
         kept.append(held)
         places[_OF_HEADS.index(name)] = _numbers_place(held)

@@ -114,6 +114,7 @@ def test_problems_have_them_too():
         ({"softcap": 0}, ts.BadInput, "softcap"),
         ({"softcap": -1.0}, ts.BadInput, "softcap"),
         ({"learned_sink": np.zeros(3)}, ts.BadInput, r"learned_sink.*\(4,\)"),
+        ({"learned_sink": True}, ts.BadInput, r"learned_sink.*\(H,\)"),
         ({"alibi": np.zeros((4, 1))}, ts.BadInput, "alibi"),
         ({"soft_cap": 1.0}, TypeError, "softcap"),
         ({"alibi": True, "scale": 0.0}, ts.BadInput, "scale"),

@@ -177,9 +177,10 @@ Section findings_section(const Evidence& evidence) {
       "that counters name",
       foreign_kernels(evidence), "a few problems on one device",
       "[explained](report.md#explained-kernels), [beside Nsight Compute](profiler/README.md)");
-  add("The same holds to the byte of our kernels, every element type and mask",
-      judgement_of(own_claims(), "Closed form", 0, evidence),
-      "shares counted where all counters were asked for", "[every byte](report.md#account)");
+  add("The same holds of our kernels", judgement_of(own_claims(), "Closed form", 0, evidence),
+      "the kernels that the table names, causal masks and windows; shares counted where all counters were "
+      "asked for",
+      "[every byte](report.md#account)");
   add("Where pages lie in physical memory decides DRAM reads of a working set as large as the L2",
       page_placement(evidence), "medians over placements are what a model can say",
       "[measured](report.md#measured)");
@@ -194,9 +195,9 @@ Section findings_section(const Evidence& evidence) {
   add("DRAM reads have a local law: N while K and V fit the L2, N² over the rows in flight beyond, steeper "
       "between",
       simulated_exponents(evidence), "no length meets M <= N d for the chip", "[growth](report.md#growth)");
-  add("The constants of Theorems 2 and 5, M < d² among them",
-      judgement_of(flash1_claims(), "Theorem 2", 1, evidence),
-      "by formula; counters at the tiles that kernels have", "[constants](report.md#constants)");
+  add("The constant of Theorem 2, M < d² among them", judgement_of(flash1_claims(), "Theorem 2", 1, evidence),
+      "by formula, a number of 4 bytes being two accesses; counters at the tiles that kernels have",
+      "[constants](report.md#constants)");
   add("FlashAttention-2's forward pass under FlashAttention's block rule does not fall as 1/M",
       judgement_of(own_claims(), "Constants", 0, evidence),
       "the rule, not the order: larger blocks of queries do", "[constants](report.md#constants)");

@@ -21,10 +21,12 @@ bool in_hypotheses(const TheoremPoint& point) { return point.within_hypotheses()
 
 Judgement exact(const Evidence& evidence) {
   const auto [cases, failed, kernels] = judged_cases(evidence.records);
-  return judge_cases(static_cast<std::size_t>(cases - failed), static_cast<std::size_t>(cases),
-                     fmt::format("cases of {} kernels are within twice the error of a plain implementation "
-                                 "in the same type, around fp64",
-                                 kernels));
+  return judge_cases(
+      static_cast<std::size_t>(cases - failed), static_cast<std::size_t>(cases),
+      fmt::format(
+          "cases of {} kernels are within their bound around fp64: twice the error of a "
+          "plain implementation in the same type, for gradients three times, and what roundings may add",
+          kernels));
 }
 
 Judgement flops(const Evidence& evidence) {

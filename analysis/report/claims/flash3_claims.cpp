@@ -63,18 +63,24 @@ Judgement best_fp8(const Evidence& evidence) { return best_of(evidence, Directio
 /// Printed errors of which each lies within the draws of its method, or does not.
 Judgement printed_errors(const Evidence& evidence, ElementType type) {
   const std::vector<MethodErrors> errors = method_errors(evidence.records);
-  std::size_t agree = 0, all = 0;
+  std::size_t agree = 0, all = 0, reversed = 0;
   std::string text;
+  std::vector<std::pair<double, double>> seen;  // printed, ours
   for (const PaperError& paper : kPaperErrors) {
     const MethodErrors* ours = find_method(errors, type, paper.kernel);
     if (paper.dtype != to_string(type) || ours == nullptr) continue;
     ++all;
     agree += ours->covers(paper.rmse);
+    for (const auto& [printed, mean] : seen) reversed += (printed < paper.rmse) != (mean < ours->mean());
+    seen.emplace_back(paper.rmse, ours->mean());
     text += fmt::format("{}{:.2e} +- {:.0e} for {:.1e} ({})", text.empty() ? "" : ", ", ours->mean(),
                         ours->deviation(), paper.rmse, paper.method);
   }
-  return judge_cases(agree, all,
-                     fmt::format("printed errors lie between the least and the largest draw: {}", text));
+  return judge_cases(
+      agree, all,
+      fmt::format(
+          "printed errors lie between the least and the largest draw: {}{}", text,
+          reversed == 0 ? "" : fmt::format("; {} of the pairs are in another order than printed", reversed)));
 }
 Judgement errors_fp16(const Evidence& evidence) { return printed_errors(evidence, ElementType::fp16); }
 Judgement errors_fp8(const Evidence& evidence) { return printed_errors(evidence, ElementType::fp8e4m3); }
