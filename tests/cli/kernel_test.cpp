@@ -114,7 +114,7 @@ TEST_CASE("list kernels is a table of what each row says") {
   CHECK(table.find(" 64 128 256 ") != std::string::npos);
   CHECK(table.find(" 256 (8n)") != std::string::npos);
   CHECK(table.find("All take: causal, window, groups") != std::string::npos);  // no column of one word
-  CHECK(table.find(": .") == std::string::npos);  // nor a note of nobody
+  CHECK(table.find(": .") == std::string::npos);                               // nor a note of nobody
   std::string words = table;  // of the notes, wherever their lines end
   std::replace(words.begin(), words.end(), '\n', ' ');
   for (int i = 0; i < kNumFeatures; ++i) {
