@@ -173,8 +173,7 @@ Section findings_section(const Evidence& evidence) {
     if (!numbers.empty()) table.rows.push_back({finding, numbers, stops, evidence_links});
   };
   add("Bytes between SMs and L2 of kernels whose source is closed follow from a tile program, and from "
-      "causes "
-      "that counters name",
+      "causes that counters name",
       foreign_kernels(evidence), "a few problems on one device",
       "[explained](report.md#explained-kernels), [beside Nsight Compute](profiler/README.md)");
   add("The same holds of our kernels", judgement_of(own_claims(), "Closed form", 0, evidence),

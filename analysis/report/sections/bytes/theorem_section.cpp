@@ -217,8 +217,7 @@ Figure constant_figure(const std::vector<TheoremPoint>& points, const std::vecto
   const bool kernels = figure.commands.size() > 1;
   figure.caption = fmt::format(
       "Level lines fall as 1/M. The bound is of all reads that forming scores takes, whatever is done with "
-      "V.{} Where "
-      "a line rises as M, more memory saves nothing.",
+      "V.{} Where a line rises as M, more memory saves nothing.",
       kernels
           ? " Markers are counters on a device, at the registers and shared memory that one of its SMs has."
           : "");
