@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <mutex>
 
 #include "analysis/model/machine/machine.hpp"
 #include "analysis/model/machine/machine_defaults.hpp"
@@ -137,11 +139,25 @@ Json with_base(const std::string& source, Json added) {
   return whole;
 }
 
+/// A shipped file, understood once for as long as its text stays: a report asks for machines a thousand
+/// times.
+Machine parse_shipped(const std::string& path) {
+  static std::mutex mutex;
+  static std::map<std::string, std::pair<std::string, Machine>> understood;  // by path: text and machine
+  std::string text = read_text_file(path);
+  const std::lock_guard lock(mutex);
+  const auto known = understood.find(path);
+  if (known != understood.end() && known->second.first == text) return known->second.second;
+  Machine machine = parse_machine(path, text);
+  understood[path] = {std::move(text), machine};
+  return machine;
+}
+
 /// Records know a machine by its name, which therefore must not mean two.
 void require_own_name(const std::string& path, const Machine& machine) {
   const fs::path shipped = machine_folder() / (machine.name + ".json");
   std::error_code ignored;
-  if (!fs::exists(shipped, ignored) || parse_machine(shipped, read_text_file(shipped)) == machine) return;
+  if (!fs::exists(shipped, ignored) || parse_shipped(shipped) == machine) return;
   throw BadInput(path + ": name", machine.name,
                  "must be a name of its own: the machine of that name that TileScope ships is another");
 }
@@ -179,10 +195,9 @@ Names machine_names() {
 }
 
 Machine load_machine(const std::string& name_or_path) {
-  const bool is_path = name_or_path.ends_with(".json");
-  const std::string path = is_path ? name_or_path : shipped_file(name_or_path);
-  Machine machine = parse_machine(path, read_text_file(path));
-  if (is_path) require_own_name(path, machine);
+  if (!name_or_path.ends_with(".json")) return parse_shipped(shipped_file(name_or_path));
+  Machine machine = parse_machine(name_or_path, read_text_file(name_or_path));
+  require_own_name(name_or_path, machine);
   return machine;
 }
 
