@@ -11,7 +11,7 @@ namespace tilescope {
 namespace {
 
 constexpr ScoreModRow kScoreModRows[] = {
-    {"softcap", "X", "scores s become X tanh(s / X), as in Gemma 2, where X is 50", 2.0,
+    {"softcap", "X", "scores s become X tanh(s / X), as in Gemma 2, where X is 50; 0: they stay", 2.0,
      [](const ScoreMods& mods) { return mods.softcap; },
      [](ScoreMods& mods, double value) { mods.softcap = value; }},
     {"alibi", "", "scores lose a slope of their head's for every key from the diagonal", 1.0,
@@ -20,7 +20,7 @@ constexpr ScoreModRow kScoreModRows[] = {
     {"learned_sink", "", "each head's softmax has one more term, learned and without a value, as in gpt-oss",
      1.0, [](const ScoreMods& mods) { return mods.learned_sink ? 1.0 : 0.0; },
      [](ScoreMods& mods, double value) { mods.learned_sink = value != 0; }},
-    {"log_bias", "X", "scores lose X log(1 + keys from the diagonal), as in KERPLE", 0.5,
+    {"log_bias", "X", "scores lose X log(1 + keys from the diagonal), as in KERPLE; 0: nothing", 0.5,
      [](const ScoreMods& mods) { return mods.log_bias; },
      [](ScoreMods& mods, double value) { mods.log_bias = value; }},
 };
@@ -37,7 +37,7 @@ std::string score_mod_number(double value) {
 }
 
 [[noreturn]] void refuse_score_mod(const ScoreModRow& row, const std::string& text) {
-  throw BadInput(row.name, text, "must be a finite number above 0; without it, scores stay as they are");
+  throw BadInput(row.name, text, "must be a finite number from 0 on; 0 leaves scores as they are");
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ std::span<const ScoreModRow> score_mod_rows() { return kScoreModRows; }
 
 void set_score_mod(ScoreMods& mods, const std::string& name, double value) {
   const ScoreModRow& row = score_mod_row_of(name);
-  if (*row.type != 0 && !(value > 0 && std::isfinite(value))) refuse_score_mod(row, score_mod_number(value));
+  if (*row.type != 0 && !(value >= 0 && std::isfinite(value))) refuse_score_mod(row, score_mod_number(value));
   row.set(mods, value);
 }
 

@@ -207,7 +207,7 @@ def attention(
         divides H, and v may have columns of its own number, which the output then has. With ``layout="bnhd"``:
         (B, Nq, H, D) and (B, Nk, Hkv, D).
     causal, window, mask, scale, dropout, seed
-        As of `Problem`. Dropout needs a seed.
+        As of `Problem`: a mask is a text such as ``"sink:4"`` or ``"documents:100,300"``. Dropout needs a seed.
     key_lengths : sequence of int, or boolean array (B, Nk)
         Keys of each batch entry; those behind are padding, which no query sees. Booleans are true up to it.
     descale_q, descale_k, descale_v : float, or array (B, Hkv)
@@ -223,9 +223,11 @@ def attention(
         Order of the backward pass that will be asked for: fused, split, q-outer or single-launch. Forward does not depend on it.
 
     softcap : float
-        Scores s become ``softcap * tanh(s / softcap)``.
+        Scores s become ``softcap * tanh(s / softcap)``; 0: they stay as they are.
     alibi : bool, or array (H,)
         Scores lose a slope of their head's, by default the paper's, for every key from the diagonal.
+    log_bias : float
+        Scores lose ``log_bias * log(1 + keys from the diagonal)``; 0: nothing.
     learned_sink : array (H,)
         A term of each head's softmax that has no value. A row that sees no key has it as lse.
 

@@ -84,7 +84,7 @@ class Problem:
     descale_k: float | str = 1.0
     descale_v: float | str = 1.0
     descale_block: tuple[int, int] | None = None  #: rows of q, and of k and v, that share one; none: all of a head
-    softcap: float | None = None  #: scores s become softcap * tanh(s / softcap)
+    softcap: float | None = None  #: scores s become softcap * tanh(s / softcap); 0: they stay
     alibi: bool = False  #: scores lose a slope of their head's for every key from the diagonal
     learned_sink: bool = False  #: each head's softmax has one more term, without a value
     log_bias: float | None = None  #: scores lose log_bias * log(1 + keys from the diagonal)
@@ -107,6 +107,9 @@ class Problem:
             except TypeError:
                 raise TypeError(f"{field} must be an integer, not {getattr(self, field)!r}") from None
         put("window", _window_of(self.window))
+        if not isinstance(self.mask, str):
+            told = f"an array of shape {self.mask.shape}" if hasattr(self.mask, "shape") else repr(self.mask)
+            raise TypeError(f'mask must be a text such as "sink:4" or "documents:100,300", not {told}')
         if not isinstance(self.dtype, str):
             put("dtype", element_type_of(self.dtype))
         put("dtype", _TYPES.get(self.dtype, self.dtype))
@@ -120,7 +123,7 @@ class Problem:
             put("descale_block", (rows_q, rows_k))
         for field in SCORE_MODS:
             value = getattr(self, field)
-            put(field, value if value is None or isinstance(value, bool) else float(value))
+            put(field, value if value is None or isinstance(value, bool) else float(value) or None)
         if not 0 <= self.seed < 2**64:
             raise bad_input("seed", self.seed, "must lie in 0 ... 2^64 - 1")
         if self.head_dim_v == 0:

@@ -160,6 +160,8 @@ TEST_CASE("a program of one's own is simulated, and held against kernels") {
   const std::string mine = (folder.path() / "mine.tiles").string();
   std::ofstream(mine) << "tile 128 x 64\nforward\n  pass forward\n    cta m h\n      load q[n]\n";
   check_refused({{"simulate", "--program", mine}, {"mine.tiles, line 5", "cut by m"}});
+  check_refused(
+      {{"simulate", "--program", examples + "flash2.tiles", "--softcap", "50"}, {"program", "modifiers"}});
   check_refused({explain_command({"--program", mine}), {"mine.tiles, line 5"}});
 }
 

@@ -67,6 +67,7 @@ TEST_CASE("nothing typed gets a greeting; -h, help and list work alone") {
   CHECK(printed({"help"}) == printed({"--help"}));
   CHECK(printed({"help", "simulate"}) == printed({"simulate", "-h"}));
   CHECK(contains(printed({"list"}), "what --preset takes"));
+  CHECK(printed({"help", "masks"}) == printed({"list", "masks"}));
   check_refused({{"help", "simulat"}, {"did you mean simulate?"}});
 }
 

@@ -133,6 +133,8 @@ TEST_CASE("a preset is a starting point") {
   for (const Preset& preset : presets()) {
     CHECK(parse_problem({"--preset", std::string(preset.name)}).problem == preset.problem);
   }
+  CHECK_FALSE(parse_problem({"--preset", "gemma2-9b", "--softcap", "0"}).problem.score_mods.any());
+  CHECK_FALSE(parse_problem({"--preset", "streaming-llm", "--mask", "none"}).problem.mask.any());
   CHECK(parse_problem({"--preset", "llama"}).problem == find_preset("llama3-8b").problem);
   const std::string several = unknown_preset("1");
   CHECK(several.find("gpt2") == std::string::npos);

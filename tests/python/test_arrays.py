@@ -42,6 +42,8 @@ def test_documents_side_by_side_do_not_see_each_other():
             np.testing.assert_allclose(packed[rows], ts.attention(q[rows], k[rows], v[rows], causal=True), atol=2e-6)
     with pytest.raises(ts.BadInput, match="sum to seqlen = 100, not to 99"):
         ts.attention(q, k, v, mask="documents:37,62")
+    with pytest.raises(TypeError, match=r"mask must be a text.*shape \(3, 5\)"):
+        ts.attention(q, k, v, mask=np.ones((3, 5), bool))
 
 
 def test_a_plain_softmax_agrees_with_the_judge(qkv):

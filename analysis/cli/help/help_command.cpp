@@ -9,6 +9,7 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
+#include "analysis/cli/list/catalogues.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/model/machine/machine.hpp"
@@ -272,6 +273,9 @@ void add_help_commands(CLI::App& app, CommandContext& context, CommandRunner run
           if (*word != lower_case(group)) continue;
           context.print(group_help(app, group));
           return static_cast<int>(kFine);
+        }
+        for (const Catalogue& catalogue : catalogues()) {
+          if (*word == catalogue.name) return run({"tilescope", "list", *word});
         }
         return run(word->empty() ? std::vector<std::string>{"tilescope", "--help"}
                                  : std::vector<std::string>{"tilescope", *word, "--help"});

@@ -85,7 +85,7 @@ constexpr ProblemOption kPlainOptions[] = {
      [](Problem& p, Text field, Text value) { p.key_lengths = parse_integers(field, value); },
      "keys of each batch entry; those behind are padding, which no query sees"},
     {"mask", "MASK", feature, [](Problem& p, Text field, Text value) { p.mask = parse_mask(field, value); },
-     "beside these: sink:4, prefix:512, documents:100,300, ... (tilescope list masks)"},
+     "beside these: sink:4, prefix:512, documents:100,300, ... (tilescope list masks); none"},
     {"scale", "X", feature, set_scale, "softmax scale; default 1/sqrt(D)"},
     {"dropout", "P", feature,
      [](Problem& p, Text field, Text value) { p.dropout = parse_number(field, value); },

@@ -143,6 +143,8 @@ std::optional<PaperTile> paper_tile(const SimulateArguments& arguments, const At
 /// --program: the passes of a text, under its file's name.
 SimulateJob program_job(const std::string& path, const AttentionProblem& problem,
                         const std::vector<Direction>& directions, const Machine& machine) {
+  if (problem.score_mods.any())
+    throw BadInput("program", path, "must stand without modifiers of scores, which its text does not tell");
   const ProgramText text = parse_program_text(path, read_text_file(path));
   const auto kernel = std::make_shared<ProgramKernel>();
   kernel->name = path.substr(path.rfind('/') + 1);

@@ -62,6 +62,7 @@ MaskRule parse_mask(const std::string& field, const std::string& text) {
   if (name == "causal" || name == "window") {
     throw BadInput(field, "'" + text + "'", "must stand beside it, as --causal or --window 1023,0");
   }
+  if (text == "none") return {};
   const auto models = mask_models();
   const auto model = std::find_if(models.begin(), models.end(),
                                   [&name](const MaskModel& model) { return model.name == name; });
