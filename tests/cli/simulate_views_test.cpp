@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <regex>
+#include <set>
 
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/records/run_record.hpp"
@@ -40,6 +41,17 @@ TEST_CASE("several kernels make one compact table, --detail has the passes") {
   CHECK(contains(curve, "LRU from"));
   detail.push_back("--detail");
   CHECK(contains(simulated(detail), "L2 hit rate"));
+}
+
+TEST_CASE("what must move is the problem's, whatever the tile") {
+  std::set<std::string> must;
+  for (const char* tile : {"16x16", "64x128", "128x256"}) {
+    const std::string text = simulated({"--causal", "--window", "300,0", "--seqlen-q", "1000", "--seqlen-k",
+                                        "3001", "--kernel", "cpu:flash2", "--detail", "--tile", tile});
+    const std::size_t at = text.find("must read");
+    must.insert(text.substr(at, text.find('\n', at) - at));
+  }
+  CHECK(must.size() == 1);
 }
 
 TEST_CASE("kernels side by side compute one element type, and share what is said of their bytes") {

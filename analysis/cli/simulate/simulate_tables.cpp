@@ -48,6 +48,8 @@ class PassRows {
     for (const PassRecord& pass : run.passes) {
       if (pass.direction == direction) passes_.push_back(pass);
     }
+    // What must move is the problem's; a pass among others must move what its tiles touch.
+    if (passes_.size() == 1) passes_.front().closed_form = total.closed_form;
     if (passes_.size() > 1) passes_.push_back(total);
     rows_.resize(1 + passes_.size());
     add("pass", [&](const PassRecord& pass) {

@@ -17,6 +17,11 @@
 namespace tilescope {
 namespace {
 
+/// How the bytes of a run are known.
+const char* provenance(const RunSummary& run) {
+  return run.measured_sm_l2 ? "measured" : run.simulated_dram ? "simulated" : "by closed form";
+}
+
 using Runs = std::vector<const RunSummary*>;
 
 bool knows_both(const RunSummary& run) { return dram_ratio(run) && sm_l2_ratio(run); }
@@ -124,9 +129,9 @@ std::optional<Finding> bytes_verdict(const std::vector<RunSummary>& runs) {
   for (const RunSummary* run : {last, found.backward, found.worst}) {
     if (run != nullptr) finding.lines.push_back(run_line(*run));
   }
-  finding.sentence = fmt::format("{} on {}, {}: `{}`'s {} pass must move {}.", problem_text(*last),
-                                 machine_text(*last), last->measured_sm_l2 ? "measured" : "simulated",
-                                 last->run->kernel, to_string(last->direction), must_text(*last));
+  finding.sentence =
+      fmt::format("{} on {}, {}: `{}`'s {} pass must move {}.", problem_text(*last), machine_text(*last),
+                  provenance(*last), last->run->kernel, to_string(last->direction), must_text(*last));
   if (!found.last) {
     finding.sentence += " No record has DRAM bytes.";
     return finding;
@@ -225,8 +230,8 @@ std::optional<Figure> bytes_picture(const std::vector<RunSummary>& runs) {
       "{} on {}, {}. Arrows are as wide as bytes are many; their dark core is what must move, every input "
       "read once and every output written once: {}. Red is {:g}x and more, when half of the bytes are the "
       "schedule's doing and not the problem's; green is up to {:g}x.",
-      problem_text(first), machine_text(first), first.measured_sm_l2 ? "measured" : "simulated",
-      must_of_directions(shown), kBadMultiple, kGoodMultiple);
+      problem_text(first), machine_text(first), provenance(first), must_of_directions(shown), kBadMultiple,
+      kGoodMultiple);
   for (std::size_t i = 0; i < shown.size(); ++i) {
     figure.panels.push_back(
         {fmt::format("{}, {}", shown[i]->label, to_string(shown[i]->direction)), draw(charts[i])});
