@@ -4,7 +4,6 @@
 
 #include "gpu/kernels/flash3/backward/backward.cuh"
 #include "gpu/kernels/flash3/backward/launch.cuh"
-#include "gpu/kernels/flash3/backward/specialised.cuh"
 #include "gpu/launch/launch.cuh"
 
 namespace tilescope::gpu {

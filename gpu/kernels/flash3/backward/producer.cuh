@@ -30,9 +30,7 @@ struct Flash3BackwardShared {
   __device__ __forceinline__ std::uint32_t ds(int stage) const {
     return base + kLayout.ds + stage * kShape.ds_tile().bytes();
   }
-  __device__ __forceinline__ std::uint32_t probs(int stage) const {
-    return base + kLayout.probs + stage * kShape.ds_tile().bytes();
-  }
+  __device__ __forceinline__ std::uint32_t probs() const { return base + kLayout.probs; }
   __device__ __forceinline__ std::uint32_t k_full() const { return base + kLayout.k_full; }
   __device__ __forceinline__ std::uint32_t v_full() const { return base + kLayout.v_full; }
   __device__ __forceinline__ std::uint32_t kv_empty() const { return base + kLayout.kv_empty; }
@@ -48,7 +46,6 @@ struct Flash3BackwardShared {
   __device__ __forceinline__ std::uint32_t dout_empty(int stage) const {
     return base + kLayout.dout_empty + 8 * stage;
   }
-  __device__ __forceinline__ std::uint32_t everyone() const { return base + kLayout.everyone; }
   __device__ __forceinline__ std::uint32_t probs_full() const { return base + kLayout.probs_full; }
   __device__ __forceinline__ std::uint32_t probs_empty() const { return base + kLayout.probs_empty; }
   __device__ __forceinline__ std::uint32_t ds_full(int stage) const {

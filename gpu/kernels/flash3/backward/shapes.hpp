@@ -12,9 +12,7 @@ namespace tilescope {
 
 /// What the two computing warpgroups have each for itself; the rest is common.
 enum class Flash3Split : std::uint8_t {
-  keys,     // 64 keys of S, dK and dV, which see all columns: P and dS turn into left operands in registers
-  columns,  // half of the queries of S, and then half of the columns of dK and dV, which are too wide for
-            // one: P and dS pass through shared memory
+  keys,         // 64 keys of S, dK and dV, of all columns: keys.cuh
   specialised,  // P and dV, or dS and dK, of all columns: specialised.cuh
 };
 
@@ -23,28 +21,26 @@ struct Flash3BackwardShape {
   TileShape tile;
   int head_dim = 0;  // compiled for; smaller ones run padded up on chip
   Flash3Split split = Flash3Split::keys;
-  int q_stages = 2;       // of Q with its LSE
-  int dout_stages = 2;    // of dO with its delta
-  int ds_stages = 2;      // of dS (and P); 2: one barrier a step fewer
-  bool dq_first = false;  // dQ = dS K is computed before dV, and added to memory beside it
-  int dq_box_cols = 32;   // of dQ, handed over at once
-  bool dq_late = false;   // boxes of dQ beyond the buffers for them are handed over beside the next tile's S
+  int q_stages = 2;         // of Q with its LSE
+  int dout_stages = 2;      // of dO with its delta
+  bool dq_first = false;    // dQ = dS K is computed before dV, and added to memory beside it
+  int dq_box_cols = 32;     // of dQ, handed over at once
   bool persistent = false;  // a CTA takes one kv tile after the other, as many CTAs as run at once
   bool ordered = false;     // kv tiles add to dQ in their order, so that its bits are the same every time
   bool dq_behind = false;  // dQ of a tile is computed in the next step, when nobody has to wait for the other
                            // warpgroup's dS any more
 
+  static constexpr int ds_stages = 2;  // of dS; with one, there would be one more barrier a step
   static constexpr int consumers() { return 2; }
   static constexpr int warps() { return 4 * consumers(); }
   static constexpr int threads() { return 128 * (1 + consumers()); }
   static constexpr int producer_registers() { return 24; }
   static constexpr int consumer_registers() { return 240; }
-  constexpr bool by_columns() const { return split == Flash3Split::columns; }
   constexpr bool specialised() const { return split == Flash3Split::specialised; }
 
   constexpr gpu::sm90::PanelTile kv_tile() const { return {tile.block_n, head_dim}; }
   constexpr gpu::sm90::PanelTile q_tile() const { return {tile.block_m, head_dim}; }
-  /// P or dS, transposed: a row a key.
+  /// dS, transposed: a row a key.
   constexpr gpu::sm90::PanelTile ds_tile() const { return {tile.block_n, tile.block_m}; }
   /// What a warpgroup hands over of dQ at once, in fp32, and how often before it must wait.
   constexpr gpu::sm90::PanelTile dq_box() const { return {64, dq_box_cols, 4, gpu::sm90::Swizzle::bytes128}; }
@@ -52,35 +48,21 @@ struct Flash3BackwardShape {
 
   /// A warpgroup's keys: 64, from this one on.
   constexpr int first_key(int group) const { return split == Flash3Split::keys ? 64 * group : 0; }
-  /// Queries of the scores that it computes.
-  constexpr int score_queries() const { return by_columns() ? tile.block_m / consumers() : tile.block_m; }
-  constexpr int first_score_query(int group) const { return by_columns() ? score_queries() * group : 0; }
-  /// Columns of dK and dV that it owns: all; or by whole panels of 64, the first half rounded up.
-  constexpr int first_panel(int group) const {
-    return by_columns() && group == 1 ? (kv_tile().panels() + 1) / 2 : 0;
-  }
-  constexpr int own_cols(int group) const {
-    if (!by_columns()) return head_dim;
-    return group == 0 ? 64 * first_panel(1) : head_dim - 64 * first_panel(1);
-  }
-  /// Whether each warpgroup has code of its own, for unequal columns.
-  constexpr bool two_programs() const { return own_cols(0) != own_cols(1); }
-  /// A warpgroup computes 64 queries and some of the columns of dQ: the same as of dK and dV; or, all keys
-  /// being needed, one panel; or, where a tile has 128 queries, half of those.
+  /// A warpgroup computes 64 queries and some of the columns of dQ, over all keys: one panel; or, where a
+  /// tile has 128 queries, half of those.
   constexpr bool dq_by_queries() const { return tile.block_m == 128; }
   constexpr int dq_cols(int group) const {
-    if (specialised()) return 64 * (group == 0 ? first_dq_panel(1) : kv_tile().panels() - first_dq_panel(1));
-    return by_columns() ? own_cols(group) : 64;
+    if (!specialised()) return 64;
+    return 64 * (group == 0 ? first_dq_panel(1) : kv_tile().panels() - first_dq_panel(1));
   }
   constexpr int first_dq_panel(int group) const {
     if (specialised()) return (kv_tile().panels() + 1) / 2 * group;
-    return by_columns() ? first_panel(group) : dq_by_queries() ? 0 : group;
+    return dq_by_queries() ? 0 : group;
   }
   /// In persistent CTAs, dK and dV leave while the next K and V come: both through one buffer of dS; or else
   /// dK through all of dS, and dV through those of dQ.
   constexpr bool leave_by_one_ds() const { return ds_tile().bytes() >= 2 * kv_tile().bytes(); }
   constexpr bool can_persist() const {
-    if (ds_stages != 2) return false;
     return leave_by_one_ds() || (2 * ds_tile().bytes() >= kv_tile().bytes() &&
                                  consumers() * dq_stages() * dq_box().bytes() >= kv_tile().bytes());
   }
@@ -98,7 +80,6 @@ struct Flash3BackwardLayout {
   int ds_full = 0, ds_empty = 0;        // of dS: where dQ is behind, or warpgroups are specialised
   int dq_full = 0, dq_empty = 0;        // a warpgroup
   int probs_full = 0, probs_empty = 0;  // of specialised warpgroups
-  int everyone = 0;                     // where the computing warpgroups run different programs
   int end = 0;
 
   constexpr explicit Flash3BackwardLayout(const Flash3BackwardShape& shape) {
@@ -108,10 +89,7 @@ struct Flash3BackwardLayout {
     q = shared.take(shape.q_stages * shape.q_tile().bytes());
     dout = shared.take(shape.dout_stages * shape.q_tile().bytes());
     ds = shared.take(shape.ds_stages * shape.ds_tile().bytes());
-    const int probs_bytes = shape.by_columns()    ? shape.ds_stages * shape.ds_tile().bytes()
-                            : shape.specialised() ? 4 * shape.tile.block_m * shape.tile.block_n
-                                                  : 0;
-    probs = shared.take(probs_bytes);
+    probs = shared.take(shape.specialised() ? 4 * shape.tile.block_m * shape.tile.block_n : 0);
     const int boxes = Flash3BackwardShape::consumers() * shape.dq_stages();
     dq = shared.take(boxes * shape.dq_box().bytes());
     lse = shared.take(4 * shape.q_stages * shape.tile.block_m);
@@ -127,28 +105,25 @@ struct Flash3BackwardLayout {
     ds_empty = shared.take(8 * shape.ds_stages);
     probs_full = shared.take(8);
     probs_empty = shared.take(8);
-    everyone = shared.take(8);
     dq_full = shared.take(8 * boxes);
     dq_empty = shared.take(8 * boxes);
     end = shared.end;
   }
 };
 
-/// Registers bound the tile: of a warpgroup's 64 keys, a thread holds own_cols() of dK and dV together, and
-/// twice score_queries() / 2 of S and dP. Shared memory bounds the stages.
+/// Registers bound the tile: of a warpgroup's 64 keys, a thread holds head_dim of dK and dV together, and
+/// block_m of S and dP. Shared memory bounds the stages.
 /// @param ordered  see Flash3BackwardShape; short_rows  see flash3_short_rows()
 constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered = false,
                                                     bool short_rows = false) {
   constexpr Flash3Split kKeys = Flash3Split::keys, kSpecialised = Flash3Split::specialised;
   const bool persistent = short_rows && !ordered;
-  if (head_dim <= 64)
-    return {{128, 128}, 64, kKeys, 3, 2, 2, false, 64, false, persistent, ordered, !persistent};
-  if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, 2, ordered, 32, false, false, ordered, !ordered};
-  if (head_dim <= 128)
-    return {{64, 128}, 128, kKeys, 3, 2, 2, persistent, 32, false, persistent, ordered, !persistent};
-  if (head_dim <= 160) return {{64, 64}, 160, kSpecialised, 3, 1, 2, false, 32, true, false, ordered};
-  if (head_dim <= 192) return {{64, 64}, 192, kSpecialised, 3, 1, 2, false, 32, true, false, ordered};
-  return {{64, 64}, 256, kSpecialised, 2, 1, 2, false, 32, true, false, ordered};
+  if (head_dim <= 64) return {{128, 128}, 64, kKeys, 3, 2, false, 64, persistent, ordered, !persistent};
+  if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, ordered, 32, false, ordered, !ordered};
+  if (head_dim <= 128) return {{64, 128}, 128, kKeys, 3, 2, persistent, 32, persistent, ordered, !persistent};
+  if (head_dim <= 160) return {{64, 64}, 160, kSpecialised, 3, 1, false, 32, false, ordered};
+  if (head_dim <= 192) return {{64, 64}, 192, kSpecialised, 3, 1, false, 32, false, ordered};
+  return {{64, 64}, 256, kSpecialised, 2, 1, false, 32, false, ordered};
 }
 /// Heads of an L2 swizzle (TileOrder::head_swizzled), for masked problems: its Q, dO and dQ in fp32,
 /// which its kv tiles go through one after the other, should stay in L2, and be there for the next pass.

@@ -10,7 +10,7 @@
 // What each step gave, and what was tried and left out: ../NOTES.md.
 #pragma once
 
-#include "gpu/kernels/flash3/backward/backward.cuh"
+#include "gpu/kernels/flash3/backward/consumer.cuh"
 
 namespace tilescope::gpu::detail {
 
@@ -28,137 +28,59 @@ __device__ __forceinline__ float4 load_four(std::uint32_t address) {
   return x;
 }
 
+/// The same number, in a register that no WGMMA has written. ptxas takes a plain copy for the WGMMA's own
+/// register, and lets whoever reads it wait for all WGMMAs in flight.
+/// @param zero  0, which the compiler must not know
+__device__ __forceinline__ float away_from_wgmma(float x, std::uint32_t zero) {
+  return __uint_as_float(__float_as_uint(x) | zero);
+}
+
 /// What both warpgroups have.
 template <sm90::WgmmaType kType, Flash3BackwardShape kShape, int kGroup>
-struct Flash3Specialised {
-  static constexpr int kScores = kShape.tile.block_m / 2, kSums = kShape.head_dim / 2;  // registers
+struct Flash3Specialised : Flash3Consumer<kType, kShape, kGroup> {
+  using Base = Flash3Consumer<kType, kShape, kGroup>;
+  using Base::args, Base::shared, Base::thread, Base::kBoxes, Base::kSums;
   static constexpr int kPassNumbers = 32;  // 64 queries and 64 columns of dQ
-  static constexpr int kBoxNumbers = 16, kBoxes = kShape.dq_cols(kGroup) / kShape.dq_box().cols;
   static constexpr int kPasses = kBoxes / 2;
 
-  const Flash3BackwardArguments& args;
-  Flash3BackwardShared<kShape> shared;
-  const unsigned char* bytes;
-  int thread;
-  DqRound<kBoxes, kShape.dq_stages()> dq_round{};
-
-  static_assert(kShape.tile == TileShape{64, 64} && kShape.dout_stages == 1 && kShape.ds_stages == 2);
+  static_assert(kShape.tile == TileShape{64, 64} && kShape.dout_stages == 1);
   static_assert(kBoxes == 2 * kPasses && kPasses <= 2 && kShape.dq_stages() == 2,
                 "a pass has as many boxes as there are buffers");
 
-  __device__ __forceinline__ int lane() const { return thread % 32; }
-  __device__ __forceinline__ int warp() const { return thread / 32; }
-  /// Where a warp's rows begin, in a panel of 128-byte rows.
-  __device__ __forceinline__ std::uint32_t warp_rows() const {
-    return 16u * 128u * static_cast<std::uint32_t>(warp());
-  }
-  /// Gives a buffer back, or hands one over: for the warp, whose lanes have done what they do with it. Of
-  /// what threads read (LSE, delta, P) each lane says so for itself: racecheck knows no other order of those.
-  __device__ __forceinline__ void arrive(std::uint32_t barrier) const {
-    __syncwarp();
-    if (lane() == 0) sm90::arrive(barrier);
-  }
-
-  /// S^T = K Q^T or dP^T = V dO^T
-  __device__ __forceinline__ void multiply_transposed(float (&d)[kScores], std::uint32_t keys,
-                                                      std::uint32_t queries) const {
-    constexpr sm90::PanelTile kKvTile = kShape.kv_tile(), kQTile = kShape.q_tile();
-    const sm90::Operand left(kKvTile, sm90::Major::k, keys), right(kQTile, sm90::Major::k, queries);
-#pragma unroll
-    for (int i = 0; i < kShape.head_dim / 16; ++i) {
-      sm90::multiply<kShape.tile.block_m, kType>(d, left.at(k_step(kKvTile, sm90::Major::k, i)),
-                                                 right.at(k_step(kQTile, sm90::Major::k, i)), i > 0);
-    }
-    sm90::commit_wgmma();
-  }
-  /// dV += P^T dO or dK += dS^T Q
-  __device__ __forceinline__ void multiply_queries(float (&d)[kSums],
-                                                   const std::uint32_t (&left)[kScores / 2],
-                                                   std::uint32_t queries) const {
-    constexpr sm90::PanelTile kQTile = kShape.q_tile();
-    const sm90::Operand right(kQTile, sm90::Major::mn, queries);
-#pragma unroll
-    for (int i = 0; i < kShape.tile.block_m / 16; ++i) {
-      sm90::multiply<kShape.head_dim, kType, sm90::Major::mn>(
-          d, left + 4 * i, right.at(k_step(kQTile, sm90::Major::mn, i)), true);
-    }
-    sm90::commit_wgmma();
-  }
   /// dQ = dS K: 64 of this warpgroup's columns
   __device__ __forceinline__ void multiply_keys(float (&dq)[kPassNumbers], int pass, std::uint32_t ds) const {
-    constexpr sm90::PanelTile kDsTile = kShape.ds_tile(), kKvTile = kShape.kv_tile();
-    const int panel = kShape.first_dq_panel(kGroup) + pass;
-    const std::uint32_t keys = shared.k() + static_cast<std::uint32_t>(panel * kKvTile.panel_bytes());
-    const sm90::Operand left(kDsTile, sm90::Major::mn, ds), right(kKvTile, sm90::Major::mn, keys);
-#pragma unroll
-    for (int i = 0; i < kShape.tile.block_n / 16; ++i) {
-      sm90::multiply<64, kType, sm90::Major::mn, sm90::Major::mn>(
-          dq, left.at(k_step(kDsTile, sm90::Major::mn, i)), right.at(k_step(kKvTile, sm90::Major::mn, i)),
-          i > 0);
-    }
-    sm90::commit_wgmma();
+    Base::multiply_keys(dq, kShape.first_dq_panel(kGroup) + pass, ds);
+  }
+  /// Hands over a pass, two boxes.
+  template <int kPass>
+  __device__ __forceinline__ void put_pass(const float (&numbers)[kPassNumbers]) {
+    this->template put_dq<2 * kPass, 2 * kPass + 2>(numbers);
   }
   /// Where a thread finds four numbers of P from its twin.
   __device__ __forceinline__ std::uint32_t probs(int four) const {
-    return shared.probs(0) + static_cast<std::uint32_t>(16 * (128 * four + thread));
-  }
-  /// LSE or delta of the two queries that registers `first` to `first` + 3 are of.
-  __device__ __forceinline__ float2 row_numbers(int offset, int stage, int first) const {
-    const auto* numbers = reinterpret_cast<const float*>(bytes + offset) + stage * kShape.tile.block_m;
-    return *reinterpret_cast<const float2*>(numbers + 2 * first + 2 * (lane() % 4));
-  }
-  /// Hands over two boxes: see put_dq of consume_backward().
-  template <int kPass>
-  __device__ __forceinline__ void put_dq(const float (&numbers)[kPassNumbers]) {
-    constexpr sm90::PanelTile kDqTile = kShape.dq_box();
-    const int this_lane = computed_again(lane()), row = this_lane / 4;
-    const bool odd = row & 1;
-    const std::uint32_t mine = kDqTile.offset(16 * warp() + row, 2 * (this_lane % 4) + (odd ? 16 : 0));
-#pragma unroll
-    for (int box = 2 * kPass; box < 2 * kPass + 2; ++box) {
-      const int stage = dq_round.stage(box);
-      sm90::wait(shared.dq_empty(kGroup, stage), dq_round.empty_parity(box), "a free dQ buffer");
-      const std::uint32_t pairs = shared.dq(kGroup, stage) + mine;
-#pragma unroll
-      for (int i = 0; i < kBoxNumbers / 2; ++i) {
-        const int half = i % 2, eight = i / 2;
-        const float* box_pairs = numbers + kBoxNumbers * (box % 2) + 2 * half;
-        const float *even_pair = box_pairs + 4 * eight, *odd_pair = box_pairs + 4 * (eight ^ 2);
-        sm90::store_pair((pairs ^ static_cast<std::uint32_t>(32 * eight)) + 8 * 128 * half,
-                         odd ? odd_pair[0] : even_pair[0], odd ? odd_pair[1] : even_pair[1]);
-      }
-      sm90::fence_async_proxy();
-      arrive(shared.dq_full(kGroup, stage));
-    }
-    if constexpr (kPass == kPasses - 1) dq_round.advance();
+    return shared.probs() + static_cast<std::uint32_t>(16 * (128 * four + thread));
   }
   /// What both do at the end: dK or dV leaves through the place of K or V, which nobody reads any more; or is
   /// added to sums of several CTAs.
   __device__ __forceinline__ void finish(float (&sums)[kSums], const CUtensorMap& map,
                                          const DeviceTensor& added, std::uint32_t place) const {
     constexpr sm90::PanelTile kKvTile = kShape.kv_tile();
-    sm90::sync_named(1, 128 * kShape.consumers());
+    this->sync_everyone();
     if constexpr (kShape.can_share()) {
       if (added.data) {
         const Flash3Stream<kShape> stream(args, computed_again(Flash3KvItem{}.index()));
-        const int first_key = stream.n_block * kShape.tile.block_n + 16 * warp();
-        add_to_sums(sums, added, args, stream, first_key, 0, lane());
+        this->add_to_sums(sums, added, stream, stream.n_block * kShape.tile.block_n + 16 * this->warp());
         return;
       }
     }
-    const std::uint32_t rows = place + warp_rows();
-    sm90::stage_rows<kType, kKvTile, kShape.head_dim>(sums, rows, lane());
+    const std::uint32_t rows = place + this->warp_rows();
+    sm90::stage_rows<kType, kKvTile, kShape.head_dim>(sums, rows, this->lane());
     sm90::fence_async_proxy();
     __syncwarp();
-    if (lane() != 0) return;
+    if (this->lane() != 0) return;
     const Flash3Stream<kShape> stream(args, computed_again(Flash3KvItem{}.index()));
-    const int first_key = stream.n_block * kShape.tile.block_n + 16 * warp();
-    if (first_key < args.band.seqlen_k) {
-      for (int panel = 0; panel < kKvTile.panels() && 64 * panel < args.head_dim; ++panel) {
-        sm90::store_box(map, rows + static_cast<std::uint32_t>(panel * kKvTile.panel_bytes()), 64 * panel,
-                        first_key, stream.kv_head(args), stream.batch);
-      }
-    }
+    const int warp_key = stream.n_block * kShape.tile.block_n + 16 * this->warp();
+    if (warp_key < args.band.seqlen_k) this->store_rows(map, rows, stream, warp_key);
     sm90::commit_stores();
     sm90::wait_for_store_reads<0>();
   }
@@ -171,13 +93,13 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
                                               int thread, float (&dv)[kShape.head_dim / 2]) {
   using Role = Flash3Specialised<kType, kShape, 0>;
   constexpr bool kTwoPasses = Role::kPasses == 2;
-  Role role{args, shared, bytes, thread};
+  Role role{{args, shared, bytes, 0, thread}};
   const Flash3KvItem item;
   const Flash3Stream<kShape> stream(args, item.index());
   const int first_key = stream.n_block * kShape.tile.block_n;
   const std::uint32_t zero = static_cast<std::uint32_t>(args.heads.kv) & 0x80000000u;
   float dq[Role::kPassNumbers], late_dq[Role::kPassNumbers];
-  sm90::RingPlace<kShape.q_stages> q;
+  auto& q = role.q;
   sm90::RingPlace<1> once, before;  // what is there once a tile: of this tile, and of the one before
   int tile = 0;                     // how many there have been
   sm90::wait(shared.k_full(), item.full_parity(), "K");
@@ -192,7 +114,7 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
     sm90::fence_wgmma();
     role.multiply_transposed(scores, shared.k(), shared.q(q.stage));
     if constexpr (kTwoPasses) {
-      if (tile > 1) role.template put_dq<1>(late_dq);
+      if (tile > 1) role.template put_pass<1>(late_dq);
     }
     if (tile > 0) sm90::wait(shared.ds_full(0), before.full_parity(), "dS");
     sm90::fence_wgmma();
@@ -208,15 +130,7 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
       const float masked = args.exponent_scale < 0.0f ? -kMinusInfinity : kMinusInfinity;
       sm90::mask_transposed(scores, masked, args.band, first_key, first_query, computed_again(thread));
     }
-#pragma unroll
-    for (int i = 0; i < Role::kScores; i += 4) {  // two queries of two keys
-      const float2 lse = role.row_numbers(shared.kLayout.lse, q.stage, i);
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        scores[i + e] =
-            exp2_approx(score_exponent(scores[i + e], args.exponent_scale, -(e % 2 == 0 ? lse.x : lse.y)));
-      }
-    }
+    role.exponentiate(scores);
     sm90::arrive(shared.q_empty(q.stage));
     q.advance();
     sm90::wait(shared.probs_empty(), once.empty_parity(), "a free place for P");
@@ -233,7 +147,7 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
     sm90::fence_wgmma();
     role.multiply_queries(dv, probs, shared.dout(0));
     sm90::wait_for_wgmma<1>();
-    if (tile > 0) role.template put_dq<0>(dq);
+    if (tile > 0) role.template put_pass<0>(dq);
     if constexpr (kTwoPasses) {
       sm90::fence_wgmma();
       role.multiply_keys(dq, 1, ds_before);
@@ -255,19 +169,19 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
   });
   if (tile > 0) {  // dQ of the last tile
     if constexpr (kTwoPasses) {
-      if (tile > 1) role.template put_dq<1>(late_dq);
+      if (tile > 1) role.template put_pass<1>(late_dq);
     }
     sm90::wait(shared.ds_full(0), before.full_parity(), "dS");
     const std::uint32_t ds = shared.ds(tile & 1 ^ 1);
     sm90::fence_wgmma();
     role.multiply_keys(dq, 0, ds);
     sm90::wait_for_wgmma<0>();
-    role.template put_dq<0>(dq);
+    role.template put_pass<0>(dq);
     if constexpr (kTwoPasses) {
       sm90::fence_wgmma();
       role.multiply_keys(dq, 1, ds);
       sm90::wait_for_wgmma<0>();
-      role.template put_dq<1>(dq);
+      role.template put_pass<1>(dq);
     }
   }
 }
@@ -280,12 +194,12 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
                                                 float (&dk)[kShape.head_dim / 2]) {
   using Role = Flash3Specialised<kType, kShape, 1>;
   constexpr bool kTwoPasses = Role::kPasses == 2;
-  Role role{args, shared, bytes, thread};
+  Role role{{args, shared, bytes, 1, thread}};
   const Flash3KvItem item;
   const Flash3Stream<kShape> stream(args, item.index());
   const std::uint32_t zero = static_cast<std::uint32_t>(args.heads.kv) & 0x80000000u;
   float dq[Role::kPassNumbers], late_dq[Role::kPassNumbers];
-  sm90::RingPlace<kShape.q_stages> q;
+  auto& q = role.q;
   sm90::RingPlace<1> once;
   int tile = 0;
   sm90::wait(shared.v_full(), item.full_parity(), "V");
@@ -297,7 +211,7 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
     sm90::wait(shared.dout_full(0), once.full_parity(), "dO");
     sm90::fence_wgmma();
     role.multiply_transposed(dprobs, shared.v(), shared.dout(0));
-    if (tile > 0) role.template put_dq<0>(late_dq);
+    if (tile > 0) role.template put_pass<0>(late_dq);
     if constexpr (kTwoPasses) {
       sm90::fence_wgmma();
       role.multiply_keys(dq, 1, ds_before);  // of the first tile, what nobody uses
@@ -336,12 +250,12 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
     sm90::sync_named(2, 128);
     sm90::store_operand<kShape.ds_tile()>(dscores, ds + role.warp_rows(), 0, computed_again(role.lane()));
     sm90::fence_async_proxy();
-    role.arrive(shared.ds_full(0));
+    role.arrive_as_warp(shared.ds_full(0));
     sm90::fence_wgmma();
     role.multiply_queries(dk, dscores, shared.q(q.stage));
     if constexpr (kTwoPasses) {
       sm90::wait_for_wgmma<1>();
-      if (tile > 0) role.template put_dq<1>(dq);
+      if (tile > 0) role.template put_pass<1>(dq);
     }
     sm90::wait(shared.ds_full(0), once.full_parity(), "dS of all warps");
     sm90::fence_wgmma();
@@ -360,12 +274,12 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
     ++tile;
   });
   if (tile > 0) {
-    role.template put_dq<0>(late_dq);
+    role.template put_pass<0>(late_dq);
     if constexpr (kTwoPasses) {
       sm90::fence_wgmma();
       role.multiply_keys(dq, 1, shared.ds(tile & 1 ^ 1));
       sm90::wait_for_wgmma<0>();
-      role.template put_dq<1>(dq);
+      role.template put_pass<1>(dq);
     }
   }
   // Sums are scaled when they are rounded.
@@ -384,7 +298,7 @@ __device__ __forceinline__ void consume_specialised(const Flash3BackwardArgument
   } else {
     consume_dscores<kType, kShape, kObserved>(args, shared, bytes, thread, sums);
   }
-  const Flash3Specialised<kType, kShape, 0> either{args, shared, bytes, thread};
+  const Flash3Specialised<kType, kShape, 0> either{{args, shared, bytes, group, thread}};
   either.finish(sums, group == 0 ? args.dv : args.dk, group == 0 ? args.dv_sums : args.dk_sums,
                 group == 0 ? shared.v() : shared.k());
 }

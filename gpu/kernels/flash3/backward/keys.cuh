@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flash3Split::keys: each warpgroup has 64 keys of S, dP, dK and dV, all of whose columns a thread can hold
+// up to head_dim 128. P^T and dS^T are left operands in registers of who made them; dS passes through shared
+// memory too, since dQ needs all keys: each warpgroup computes 64 columns of it, or 64 queries.
+//
+// What each step gave, and what was tried and left out: ../NOTES.md.
+#pragma once
+
+#include "gpu/kernels/flash3/backward/consumer.cuh"
+
+namespace tilescope::gpu::detail {
+
+template <sm90::WgmmaType kType, Flash3BackwardShape kShape, bool kObserved>
+struct Flash3Keys : Flash3Consumer<kType, kShape> {
+  using Base = Flash3Consumer<kType, kShape>;
+  using Base::args, Base::shared, Base::group, Base::thread, Base::q, Base::dq_round;
+  using Base::kBlockM, Base::kBlockN, Base::kScores, Base::kSums, Base::kBoxes;
+  using Base::lane, Base::warp, Base::warp_rows, Base::sync_everyone, Base::arrive_as_warp;
+  using Base::multiply_transposed, Base::multiply_queries;
+  static_assert(!kShape.dq_behind || !kShape.persistent);
+  /// Persistent CTAs: dK leaves through both buffers of dS, and dV through those of dQ.
+  static constexpr bool kLeaveByDq = kShape.persistent && !kShape.leave_by_one_ds();
+
+  /// What a step computes of a tile.
+  struct Tile {
+    int number, head, m_block;  // of those that the CTA's kv tile meets
+    bool first, last;
+  };
+
+  sm90::RingPlace<kShape.dout_stages> dout{};
+  sm90::RingPlace<kShape.ds_stages> ds{};
+
+  /// dQ = dS K of a dS that both warpgroups have stored.
+  __device__ __forceinline__ void multiply_ds(float (&dq)[32], int stage) const {
+    constexpr sm90::PanelTile kDsTile = kShape.ds_tile();
+    const int own = kShape.dq_by_queries() ? group * kDsTile.panel_bytes() : 0;
+    Base::multiply_keys(dq, kShape.first_dq_panel(group), shared.ds(stage) + static_cast<std::uint32_t>(own));
+  }
+  __device__ __forceinline__ void multiply_ds_behind(float (&dq)[32],
+                                                     const sm90::RingPlace<kShape.ds_stages>& place) const {
+    sm90::wait(shared.ds_full(place.stage), place.full_parity(), "dS");
+    sm90::fence_wgmma();
+    multiply_ds(dq, place.stage);
+  }
+  __device__ __forceinline__ void store_ds(const std::uint32_t (&dscores)[kScores / 2], int stage) const {
+    constexpr sm90::PanelTile kDsTile = kShape.ds_tile();
+    sm90::store_operand<kDsTile>(dscores, shared.ds(stage) + warp_rows(), 0, computed_again(lane()));
+    sm90::fence_async_proxy();
+  }
+  __device__ __forceinline__ void release_dout() {
+    sm90::arrive(shared.dout_empty(dout.stage));
+    dout.advance();
+  }
+
+  __device__ __forceinline__ void log_tile(const Flash3KvItem& item, const Flash3Stream<kShape>& stream,
+                                           const Tile& tile, sm90::TileField field,
+                                           const float (&values)[kScores], float factor) const {
+    const TileLogEntry entry(args.log, tile.number, stream.batch, tile.head, tile.m_block, stream.n_block,
+                             item.index(), group == 0 && thread == 0);
+    sm90::log_visible(entry, field, values, factor, args.band,
+                      stream.n_block * kBlockN + kShape.first_key(group), tile.m_block * kBlockM, thread);
+  }
+
+  /// dV, dK and this step's dQ where a tile's dQ waits for the next step, when nobody has to wait for the
+  /// other warpgroup's dS any more.
+  __device__ __forceinline__ void sum_with_dq_behind(const Tile& tile,
+                                                     const sm90::RingPlace<kShape.ds_stages>& this_ds,
+                                                     const std::uint32_t (&probs)[kScores / 2],
+                                                     const std::uint32_t (&dscores)[kScores / 2],
+                                                     float (&dk)[kSums], float (&dv)[kSums]) {
+    float dq[32];
+    // The other warpgroup stored its part of the last dS a step ago, and has read the one before that.
+    sm90::wait(shared.ds_empty(this_ds.stage), this_ds.empty_parity(), "a free dS buffer");
+    store_ds(dscores, this_ds.stage);
+    arrive_as_warp(shared.ds_full(this_ds.stage));
+    // A first tile multiplies its own dS, for nothing: in a branch, the WGMMAs would be serialised (C7512).
+    multiply_ds_behind(dq, tile.first ? this_ds : this_ds.before());
+    multiply_queries(dv, probs, shared.dout(dout.stage));
+    multiply_queries(dk, dscores, shared.q(q.stage));
+    sm90::wait_for_wgmma<2>();
+    if (!tile.first) {
+      arrive_as_warp(shared.ds_empty(this_ds.before().stage));
+      this->template put_dq<0, kBoxes>(dq);
+    }
+    sm90::wait_for_wgmma<1>();
+    release_dout();
+  }
+  /// The same where dQ is of this tile.
+  __device__ __forceinline__ void sum_with_dq(const Tile& tile,
+                                              const sm90::RingPlace<kShape.ds_stages>& this_ds,
+                                              const std::uint32_t (&probs)[kScores / 2],
+                                              const std::uint32_t (&dscores)[kScores / 2], float (&dk)[kSums],
+                                              float (&dv)[kSums]) {
+    float dq[32];
+    if (kLeaveByDq && tile.first) {  // both buffers of dS were written by all
+      if (lane() == 0) sm90::wait_for_store_reads<0>();
+      sync_everyone();
+    }
+    store_ds(dscores, this_ds.stage);
+    // After the next barrier the buffer through which dK and dV before left is written again.
+    if (kShape.persistent && !kLeaveByDq && tile.first && lane() == 0) sm90::wait_for_store_reads<0>();
+    if constexpr (!kShape.dq_first) {
+      sm90::fence_wgmma();
+      multiply_queries(dv, probs, shared.dout(dout.stage));
+    }
+    sync_everyone();
+    if constexpr (kShape.dq_first) sm90::fence_wgmma();
+    multiply_ds(dq, this_ds.stage);
+    if constexpr (kShape.dq_first) multiply_queries(dv, probs, shared.dout(dout.stage));
+    multiply_queries(dk, dscores, shared.q(q.stage));
+    sm90::wait_for_wgmma<2>();
+    if constexpr (!kShape.dq_first) {
+      release_dout();
+      sm90::wait_for_wgmma<1>();
+    }
+    this->template put_dq<0, kBoxes>(dq);
+    if constexpr (kShape.dq_first) {
+      sm90::wait_for_wgmma<1>();
+      release_dout();
+    }
+  }
+
+  /// One tile: load is the producer's part; compute is S and dP, P beside dP, then dS, and what they sum to.
+  __device__ __forceinline__ void step(const Flash3KvItem& item, const Flash3Stream<kShape>& stream,
+                                       const Tile& tile, float (&dk)[kSums], float (&dv)[kSums]) {
+    const auto this_ds = ds;
+    ds.advance();
+    float scores[kScores], dprobs[kScores];
+    sm90::wait(shared.q_full(q.stage), q.full_parity(), "Q");
+    sm90::fence_wgmma();
+    multiply_transposed(scores, shared.k(), shared.q(q.stage));
+    sm90::wait(shared.dout_full(dout.stage), dout.full_parity(), "dO");
+    sm90::fence_wgmma();
+    multiply_transposed(dprobs, shared.v(), shared.dout(dout.stage));
+    // Asked early, since the answer takes a while.
+    const auto next_q = q.next();
+    const bool q_ready = tile.last || sm90::phase_was_over(shared.q_full(next_q.stage), next_q.full_parity());
+    sm90::wait_for_wgmma<1>();
+    const bool negative = args.exponent_scale < 0.0f;
+    if constexpr (kObserved) {
+      log_tile(item, stream, tile, &DeviceTileState::scores, scores, negative ? -1.0f : 1.0f);
+    }
+    if (kObserved || !stream.range.full(tile.m_block)) {
+      sm90::mask_transposed(scores, negative ? -kMinusInfinity : kMinusInfinity, args.band,
+                            stream.n_block * kBlockN + kShape.first_key(group), tile.m_block * kBlockM,
+                            computed_again(thread));
+    }
+    this->exponentiate(scores);
+    // A place where control flow meets: ptxas would move the wait for dP above the exponentials if the two
+    // stood in one block.
+    if (!q_ready) sm90::wait(shared.q_full(next_q.stage), next_q.full_parity(), "the next Q");
+    sm90::wait_for_wgmma<0>();
+    std::uint32_t probs[kScores / 2], dscores[kScores / 2];
+    sm90::pack_operands<kType>(scores, probs);
+    if constexpr (kObserved) log_tile(item, stream, tile, &DeviceTileState::dprobs, dprobs, 1.0f);
+#pragma unroll
+    for (int i = 0; i < kScores; i += 4) {
+      const float2 delta = this->row_numbers(shared.kLayout.delta, dout.stage, i);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        dprobs[i + e] = scores[i + e] * (dprobs[i + e] - (e % 2 == 0 ? delta.x : delta.y));
+      }
+    }
+    sm90::pack_operands<kType>(dprobs, dscores);
+    if constexpr (kObserved) {
+      const TileLogEntry entry(args.log, tile.number, item.index());
+      sm90::log_pairs<kType>(entry, &DeviceTileState::probs, probs, kBlockN, thread);
+      sm90::log_pairs<kType>(entry, &DeviceTileState::dscores, dscores, kBlockN, thread);
+    }
+    if constexpr (kShape.dq_behind) {
+      sum_with_dq_behind(tile, this_ds, probs, dscores, dk, dv);
+    } else {
+      sum_with_dq(tile, this_ds, probs, dscores, dk, dv);
+    }
+    sm90::wait_for_wgmma<0>();
+    sm90::arrive(shared.q_empty(q.stage));
+    q.advance();
+    if constexpr (kObserved) {
+      const TileLogEntry entry(args.log, tile.number, item.index());
+      sm90::log_masked(entry, &DeviceTileState::accum, dk, kBlockN, thread);
+      sm90::log_masked(entry, &DeviceTileState::accum, dv, kBlockN, thread);
+    }
+  }
+
+  /// dK and dV leave: through K and V, once nobody reads them; or, where the next K and V may come, through
+  /// the last dS; or through both of dS and dQ's boxes. Or they are added to the sums of several CTAs.
+  __device__ __forceinline__ void finish(const Flash3Stream<kShape>& stream, int tiles, float (&dk)[kSums],
+                                         float (&dv)[kSums]) const {
+    constexpr sm90::PanelTile kKvTile = kShape.kv_tile();
+    const int warp_key = stream.n_block * kBlockN + kShape.first_key(group) + 16 * warp();
+    if constexpr (kLeaveByDq) {
+#pragma unroll
+      for (int stage = 0; stage < kShape.dq_stages(); ++stage) {
+        sm90::wait(shared.dq_empty(group, stage), dq_round.empty_parity(stage), "dQ to have left");
+      }
+    }
+    sync_everyone();
+    if (kShape.persistent && lane() == 0) sm90::arrive(shared.kv_empty());
+    if constexpr (kShape.can_share()) {
+      if (args.dk_sums.data) {
+        this->add_to_sums(dk, args.dk_sums, stream, warp_key);
+        this->add_to_sums(dv, args.dv_sums, stream, warp_key);
+        return;
+      }
+    }
+    const std::uint32_t last_ds = shared.ds(kLeaveByDq ? 0 : ds.stage ^ 1);
+    const std::uint32_t dk_rows = (kShape.persistent ? last_ds : shared.k()) + warp_rows();
+    const std::uint32_t dv_rows = (kLeaveByDq          ? shared.dq(0, 0)
+                                   : kShape.persistent ? last_ds + kKvTile.bytes()
+                                                       : shared.v()) +
+                                  warp_rows();
+    if (kShape.persistent && tiles == 0) {  // those of the kv tile before may be there still
+      if (lane() == 0) sm90::wait_for_store_reads<0>();
+      __syncwarp();
+    }
+#pragma unroll
+    for (float& x : dk) x *= args.softmax_scale;
+    sm90::stage_rows<kType, kKvTile, kShape.head_dim>(dk, dk_rows, lane());
+    sm90::stage_rows<kType, kKvTile, kShape.head_dim>(dv, dv_rows, lane());
+    sm90::fence_async_proxy();
+    __syncwarp();
+    if (lane() != 0) return;
+    if (warp_key < args.band.seqlen_k) {
+      this->store_rows(args.dk, dk_rows, stream, warp_key);
+      this->store_rows(args.dv, dv_rows, stream, warp_key);
+    }
+    sm90::commit_stores();
+    if (!kShape.persistent) sm90::wait_for_store_reads<0>();
+  }
+
+  __device__ __forceinline__ void run() {
+    each_item<kShape>(args, [&](const Flash3KvItem& item) {
+      const Flash3Stream<kShape> stream(args, item.index());
+      const int tiles = args.heads_of_cta * stream.range.count();
+      float dk[kSums] = {}, dv[kSums] = {};
+      sm90::wait(shared.k_full(), item.full_parity(), "K");
+      sm90::wait(shared.v_full(), item.full_parity(), "V");
+      int tile = 0;  // how many there have been
+      stream.each_tile(args, [&](int head, int m_block) {
+        if (group == 0 && thread == 0) note_step(args.clock, tile, item.index());
+        step(item, stream, {tile, head, m_block, tile == 0, tile + 1 == tiles}, dk, dv);
+        ++tile;
+      });
+      if constexpr (kShape.dq_behind) {
+        if (tiles > 0) {
+          float dq[32];
+          multiply_ds_behind(dq, ds.before());
+          sm90::wait_for_wgmma<0>();
+          this->template put_dq<0, kBoxes>(dq);
+        }
+      }
+      finish(stream, tiles, dk, dv);
+    });
+    if (kShape.persistent && lane() == 0) sm90::wait_for_store_reads<0>();
+  }
+};
+
+}  // namespace tilescope::gpu::detail
