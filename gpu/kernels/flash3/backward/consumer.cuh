@@ -143,13 +143,13 @@ struct Flash3Consumer {
     sm90::add_rows_direct(d, sums.row<float>(stream.batch, stream.kv_head(args), warp_key), sums.row_stride,
                           args.band.seqlen_k - warp_key, args.head_dim, lane());
   }
-  /// One lane sends a warp's 16 keys of dK or dV from where they were staged, by panels.
-  __device__ __forceinline__ void store_rows(const CUtensorMap& map, std::uint32_t rows,
-                                             const Flash3Stream<kShape>& stream, int warp_key) const {
+  /// One lane sends a warp's 16 keys, by panels of columns.
+  /// @param send  (panel's offset in a tile of keys, first column)
+  template <typename Send>
+  __device__ __forceinline__ void each_panel(Send&& send) const {
     constexpr sm90::PanelTile kKvTile = kShape.kv_tile();
     for (int panel = 0; panel < kKvTile.panels() && 64 * panel < args.head_dim; ++panel) {
-      sm90::store_box(map, rows + static_cast<std::uint32_t>(panel * kKvTile.panel_bytes()), 64 * panel,
-                      warp_key, stream.kv_head(args), stream.batch);
+      send(static_cast<std::uint32_t>(panel * kKvTile.panel_bytes()), 64 * panel);
     }
   }
 };

@@ -24,7 +24,8 @@ struct Flash3Keys : Flash3Consumer<kType, kShape> {
   /// What a step computes of a tile.
   struct Tile {
     int number, head, m_block;  // of those that the CTA's kv tile meets
-    bool first, last;
+    bool first;
+    int tiles;  // in all
   };
 
   sm90::RingPlace<kShape.dout_stages> dout{};
@@ -134,7 +135,8 @@ struct Flash3Keys : Flash3Consumer<kType, kShape> {
     multiply_transposed(dprobs, shared.v(), shared.dout(dout.stage));
     // Asked early, since the answer takes a while.
     const auto next_q = q.next();
-    const bool q_ready = tile.last || sm90::phase_was_over(shared.q_full(next_q.stage), next_q.full_parity());
+    const bool q_ready = tile.number + 1 == tile.tiles ||
+                         sm90::phase_was_over(shared.q_full(next_q.stage), next_q.full_parity());
     sm90::wait_for_wgmma<1>();
     const bool negative = args.exponent_scale < 0.0f;
     if constexpr (kObserved) {
@@ -221,8 +223,10 @@ struct Flash3Keys : Flash3Consumer<kType, kShape> {
     __syncwarp();
     if (lane() != 0) return;
     if (warp_key < args.band.seqlen_k) {
-      this->store_rows(args.dk, dk_rows, stream, warp_key);
-      this->store_rows(args.dv, dv_rows, stream, warp_key);
+      this->each_panel([&](std::uint32_t panel, int col) {
+        sm90::store_box(args.dk, dk_rows + panel, col, warp_key, stream.kv_head(args), stream.batch);
+        sm90::store_box(args.dv, dv_rows + panel, col, warp_key, stream.kv_head(args), stream.batch);
+      });
     }
     sm90::commit_stores();
     if (!kShape.persistent) sm90::wait_for_store_reads<0>();
@@ -238,7 +242,7 @@ struct Flash3Keys : Flash3Consumer<kType, kShape> {
       int tile = 0;  // how many there have been
       stream.each_tile(args, [&](int head, int m_block) {
         if (group == 0 && thread == 0) note_step(args.clock, tile, item.index());
-        step(item, stream, {tile, head, m_block, tile == 0, tile + 1 == tiles}, dk, dv);
+        step(item, stream, {tile, head, m_block, tile == 0, tiles}, dk, dv);
         ++tile;
       });
       if constexpr (kShape.dq_behind) {

@@ -80,7 +80,11 @@ struct Flash3Specialised : Flash3Consumer<kType, kShape, kGroup> {
     if (this->lane() != 0) return;
     const Flash3Stream<kShape> stream(args, computed_again(Flash3KvItem{}.index()));
     const int warp_key = stream.n_block * kShape.tile.block_n + 16 * this->warp();
-    if (warp_key < args.band.seqlen_k) this->store_rows(map, rows, stream, warp_key);
+    if (warp_key < args.band.seqlen_k) {
+      this->each_panel([&](std::uint32_t panel, int col) {
+        sm90::store_box(map, rows + panel, col, warp_key, stream.kv_head(args), stream.batch);
+      });
+    }
     sm90::commit_stores();
     sm90::wait_for_store_reads<0>();
   }

@@ -47,10 +47,10 @@ SharedMemory stored_scores(const Flash3BackwardShape& shape) {
   for (int group = 0; group < Flash3BackwardShape::consumers(); ++group) {
     for (int warp = 0; warp < 4; ++warp) {
       const int first_row = shape.first_key(group) + 16 * warp;
-      for (int block = 0; block < shape.score_queries() / 16; ++block) {
+      for (int block = 0; block < shape.tile.block_m / 16; ++block) {
         for (int lane = 0; lane < 32; ++lane) {
           const Entry at = stored_row(lane);
-          const int col = shape.first_score_query(group) + 16 * block + at.col;
+          const int col = 16 * block + at.col;
           const std::uint32_t address = kBase + row_bytes(first_row) + tile.offset(at.row, col);
           for (int e = 0; e < 8; ++e) {
             shared.at(address + static_cast<std::uint32_t>(2 * e)) = id(first_row + at.row, col + e);
@@ -72,18 +72,12 @@ TEST_CASE("flash3's backward products take their warpgroup's keys, queries and c
     for (int group = 0; group < Flash3BackwardShape::consumers(); ++group) {
       CAPTURE(head_dim);
       CAPTURE(group);
-      const int first_key = shape.first_key(group), first_query = shape.first_score_query(group);
-      const int first_col = 64 * shape.first_panel(group), first_dq_col = 64 * shape.first_dq_panel(group);
+      const int first_key = shape.first_key(group), first_dq_col = 64 * shape.first_dq_panel(group);
       // S^T = K Q^T, dP^T = V dO^T
       CHECK(takes(keys, kv, Major::k, kBase + row_bytes(first_key), 64, head_dim / 16, first_key, 0));
-      CHECK(takes(queries, q, Major::k, kBase + row_bytes(first_query), shape.score_queries(), head_dim / 16,
-                  first_query, 0));
+      CHECK(takes(queries, q, Major::k, kBase, shape.tile.block_m, head_dim / 16, 0, 0));
       // dV += P^T dO, dK += dS^T Q
-      CHECK(takes(queries, q, Major::mn, kBase + panel_bytes(q, shape.first_panel(group)),
-                  shape.own_cols(group), shape.tile.block_m / 16, 0, first_col));
-      if (shape.by_columns()) {
-        CHECK(takes(scores, ds, Major::k, kBase, 64, shape.tile.block_m / 16, 0, 0));
-      }
+      CHECK(takes(queries, q, Major::mn, kBase, head_dim, shape.tile.block_m / 16, 0, 0));
       // dQ = dS K
       const int first_dq_query = shape.dq_by_queries() ? 64 * group : 0;
       CHECK(takes(scores, ds, Major::mn, kBase + panel_bytes(ds, shape.dq_by_queries() ? group : 0), 64,
@@ -104,12 +98,8 @@ TEST_CASE("the shares of flash3's two backward warpgroups are the whole tile, ea
     for (int group = 0; group < Flash3BackwardShape::consumers(); ++group) {
       for (int row = 0; row < 64; ++row) {
         const int key = shape.first_key(group) + row;
-        for (int i = 0; i < shape.score_queries(); ++i, ++computed_scores) {
-          scores.insert({key, shape.first_score_query(group) + i});
-        }
-        for (int col = 0; col < shape.own_cols(group); ++col, ++computed_dk) {
-          dk.insert({key, 64 * shape.first_panel(group) + col});
-        }
+        for (int i = 0; i < shape.tile.block_m; ++i, ++computed_scores) scores.insert({key, i});
+        for (int col = 0; col < head_dim; ++col, ++computed_dk) dk.insert({key, col});
         for (int col = 0; col < shape.dq_cols(group); ++col) {
           dq.insert({row + (shape.dq_by_queries() ? 64 * group : 0), 64 * shape.first_dq_panel(group) + col});
         }
