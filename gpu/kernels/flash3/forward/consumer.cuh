@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// The computing side of flash3's forward pass.
+//
+// What each step gave, and what was tried and left out: ../NOTES.md.
+#pragma once
+
+#include "gpu/kernels/flash3/forward/arguments.cuh"
+#include "gpu/kernels/flash3/forward/producer.cuh"
+#include "gpu/kernels/flash3/forward/softmax.cuh"
+#include "gpu/kernels/flash3/forward/store.cuh"
+#include "gpu/kernels/flash3/forward/walk.cuh"
+#include "gpu/primitives/common/step_clock.cuh"
+#include "gpu/primitives/sm90/fences.cuh"
+#include "gpu/primitives/sm90/fragments.hpp"
+#include "gpu/primitives/sm90/mask.cuh"
+#include "gpu/primitives/sm90/mbarrier.cuh"
+#include "gpu/primitives/sm90/named_barrier.cuh"
+#include "gpu/primitives/sm90/observe.cuh"
+#include "gpu/primitives/sm90/wgmma.cuh"
+
+namespace tilescope::gpu::detail {
+
+/// A warpgroup that computes 64 rows of each tile, or of its part of the tile's keys.
+/// @tparam kObserved  logs the tiles that it visits. It masks each of them, so that every maximum is exact:
+/// its P is relative to a row's own maximum, as the tile's replay has it. Keys are then not split.
+template <sm90::WgmmaType kType, Flash3ForwardShape kShape, bool kObserved>
+struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
+  using Walk = Flash3ForwardWalk<kShape, kObserved>;
+  using Walk::args, Walk::shared, Walk::group, Walk::thread, Walk::row_group, Walk::q, Walk::k, Walk::v;
+  using Walk::item, Walk::range, Walk::own_begin, Walk::own_end, Walk::kBlockN, Walk::kSplits, Walk::kSkips;
+  using Walk::lane, Walk::q_buffer, Walk::first_query, Walk::release, Walk::release_q, Walk::release_k;
+  using Walk::release_v, Walk::needs_mask, Walk::skip_k, Walk::skip_v, Walk::skip_tiles, Walk::look_at_item;
+  static constexpr int kHeadDim = kShape.head_dim;
+  static constexpr int kKeys = kSplits ? kShape.own_keys() : kBlockN, kScores = kKeys / 2,
+                       kOutputs = kHeadDim / 2;
+  static constexpr bool kKept = kShape.scores == Flash3Scores::kept;
+  static constexpr int kFirstPingPong = 1, kFirstVote = 8;  // of the named barriers
+
+  int own_key;  // the first of its part of a tile's keys
+  std::uint32_t own_key_bytes;
+  sm90::RingPlace<1> part;
+  float scores[kScores];
+  std::uint32_t probs[kScores / 2];
+  float out[kOutputs];
+  Flash3Rows rows;
+  bool v_ready = false;
+
+  __device__ __forceinline__ Flash3ForwardConsumer(const Flash3ForwardArguments& args,
+                                                   Flash3Shared<kShape> shared, const Flash3Item* items,
+                                                   int group, int thread)
+      : Walk{args, shared, items, group, thread, kShape.splits_keys ? 0 : group},
+        own_key(kSplits ? kKeys * group : 0),
+        own_key_bytes(128u * static_cast<std::uint32_t>(own_key)) {}
+
+  // Ping-pong: a warpgroup waits for its own barrier and, its WGMMAs issued, arrives at the next one's.
+  __device__ __forceinline__ void await_ping_pong() {
+    if constexpr (kShape.ping_pong) sm90::sync_named(kFirstPingPong + group, 256);
+  }
+  __device__ __forceinline__ void pass_ping_pong() {
+    if constexpr (kShape.ping_pong)
+      sm90::arrive_named(kFirstPingPong + (group + 1) % kShape.consumers(), 256);
+  }
+  __device__ __forceinline__ void multiply_scores(int k_stage) {
+    constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKvTile = kShape.kv_tile();
+    const sm90::Operand left(kQTile, sm90::Major::k, shared.q(q_buffer()));
+    const sm90::Operand right(kKvTile, sm90::Major::k, shared.k(k_stage) + own_key_bytes);
+#pragma unroll
+    for (int step = 0; step < kHeadDim / 16; ++step) {
+      sm90::multiply<kKeys, kType>(scores, left.at(k_step(kQTile, sm90::Major::k, step)),
+                                   right.at(k_step(kKvTile, sm90::Major::k, step)), step > 0);
+    }
+    sm90::commit_wgmma();
+  }
+  __device__ __forceinline__ void multiply_values() {
+    constexpr sm90::PanelTile kKvTile = kShape.kv_tile();
+    const sm90::Operand right(kKvTile, sm90::Major::mn, shared.v(v.stage) + own_key_bytes);
+#pragma unroll
+    for (int step = 0; step < kKeys / 16; ++step) {
+      sm90::multiply<kHeadDim, kType, sm90::Major::mn>(
+          out, probs + 4 * step, right.at(k_step(kKvTile, sm90::Major::mn, step)), true);
+    }
+    sm90::commit_wgmma();
+  }
+  __device__ __forceinline__ TileLogEntry open_entry(const Flash3Item& of, int step, int n_block) {
+    return TileLogEntry(args.log, step, of.batch, of.head, of.block, n_block, of.index(),
+                        group == 0 && thread == 0);
+  }
+  __device__ __forceinline__ void mask_tile(int step) {
+    const int n_block = scan_tile(args.scan, range, item.wave_parity(), step);
+    sm90::mask_scores(scores, args.score_sign, args.band, first_query(item), n_block * kBlockN + own_key,
+                      thread);
+    if constexpr (kObserved) {
+      sm90::log_masked(open_entry(item, step, n_block), &DeviceTileState::scores, scores,
+                       args.band.seqlen_q - first_query(item), thread);
+    }
+  }
+  __device__ __forceinline__ void log_softmax(int step) {
+    const TileLogEntry entry(args.log, step, item.index());
+    const int rows_inside = args.band.seqlen_q - first_query(item);
+    sm90::log_rows(entry, rows.max, rows.sum, rows_inside, thread);
+    sm90::log_pairs<kType>(entry, &DeviceTileState::probs, probs, rows_inside, thread);
+  }
+  __device__ __forceinline__ void log_output(const Flash3Item& of, int step) {
+    sm90::log_masked(TileLogEntry(args.log, step, of.index()), &DeviceTileState::accum, out,
+                     args.band.seqlen_q - first_query(of), thread);
+  }
+  /// The next item with something to compute; the others' rows are 0. False: there are no more.
+  __device__ __forceinline__ bool next_item() {
+    while (!look_at_item()) {
+      if (item.block < 0) return false;
+      if constexpr (kSkips) skip_tiles(range.count());
+      if (!kSplits || group == 0) {
+        store_empty_rows<kType>(args, item, first_query(item) + 16 * (thread / 32), lane());
+      }
+      release_q();
+    }
+    return true;
+  }
+  /// Normalises and stores. Where keys are split, the second warpgroup hands its part to the first.
+  __device__ __forceinline__ void finish(const Flash3Item& done) {
+    if constexpr (kSplits) {
+      if (group == 1) {
+        sm90::wait(shared.part_empty(), part.empty_parity(), "a free place for O");
+#pragma unroll
+        for (int i = 0; i < kOutputs; ++i) store_number(shared.part(i, thread), out[i]);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          store_number(shared.part(kOutputs + half, thread), rows.max[half]);
+          store_number(shared.part(kOutputs + 2 + half, thread), rows.sum[half]);
+        }
+        sm90::arrive(shared.part_full());
+        part.advance();
+        return;
+      }
+      sm90::wait(shared.part_full(), part.full_parity(), "O of the other keys");
+      rows.join(out, args.exponent_scale, [&](int i) { return load_number(shared.part(i, thread)); });
+      sm90::arrive(shared.part_empty());
+      part.advance();
+    }
+    rows.finish(out);
+    store_rows<kType, kShape>(args, shared, done, rows, out, first_query(done) + 16 * (thread / 32),
+                              4 * row_group + thread / 32, lane());
+  }
+
+  /// The first tile of an item, its scores being there.
+  __device__ __forceinline__ void first_softmax() {
+    release_k();
+    if (needs_mask(own_begin)) mask_tile(own_begin);
+    rows = Flash3Rows();
+    if (group == 0 && thread == 0) note_step(args.clock, 0, item.index());
+    float tile_sum[2];
+    rows.raise_to(scores, args.exponent_scale);
+    rows.exponentiate(scores, args.exponent_scale, tile_sum);
+    rows.add(tile_sum);
+    sm90::pack_operands<kType>(scores, probs);
+    if constexpr (kObserved) log_softmax(0);
+#pragma unroll
+    for (int i = 0; i < kOutputs; ++i) out[i] = 0.0f;
+    if (own_end > own_begin + 1) {
+      sm90::wait(shared.k_full(k.stage), k.full_parity(), "the second K");
+    }
+  }
+
+  __device__ __forceinline__ void begin_item() {
+    if constexpr (kSkips) skip_tiles(own_begin);
+    sm90::wait(shared.k_full(k.stage), k.full_parity(), "the first K");
+    await_ping_pong();
+    sm90::fence_wgmma();
+    multiply_scores(k.stage);
+    pass_ping_pong();
+    sm90::wait_for_wgmma<0>();
+    first_softmax();
+  }
+
+  /// S of tile `step` and P V of the one before, which are issued together; then the softmax of the former
+  /// runs beside the latter.
+  __device__ __forceinline__ void compute_step(int step) {
+    if (!v_ready) sm90::wait(shared.v_full(v.stage), v.full_parity(), "V");
+    await_ping_pong();
+    sm90::fence_wgmma();
+    const int k_stage = k.stage;
+    multiply_scores(k_stage);
+    multiply_values();
+    pass_ping_pong();
+    // Asked early, since the answer takes a while.
+    k.advance();
+    const auto next_v = v.next();
+    const bool k_ready = step + 1 == own_end || sm90::phase_was_over(shared.k_full(k.stage), k.full_parity());
+    v_ready = sm90::phase_was_over(shared.v_full(next_v.stage), next_v.full_parity());
+    sm90::wait_for_wgmma<1>();
+    float tile_sum[2];
+    bool raised = false;     // a maximum: what was summed before takes factors
+    if (needs_mask(step)) {  // rare, and where rows see their first keys
+      mask_tile(step);
+      rows.raise_to(scores, args.exponent_scale);
+      raised = true;
+    }
+    [[maybe_unused]] std::uint32_t next_probs[kScores / 2];
+    bool again;
+    if constexpr (kKept) {
+      release(shared.k_empty(k_stage));
+      rows.template exponentiate_into<kType>(next_probs, scores, args.exponent_scale, tile_sum);
+      again = __any_sync(0xFFFFFFFFu, !rows.maxima_suffice(tile_sum)) && !raised;
+      if (again) {
+        rows.raise_to(scores, args.exponent_scale);
+        rows.template exponentiate_into<kType>(next_probs, scores, args.exponent_scale, tile_sum);
+      }
+    } else {
+      rows.exponentiate(scores, args.exponent_scale, tile_sum);
+      // A WGMMA is for the whole warpgroup to do again. (The vote tells the compiler that a warp agrees.)
+      again = __any_sync(0xFFFFFFFFu, sm90::any_at_named(kFirstVote + group, 128,
+                                                         !raised && !rows.maxima_suffice(tile_sum)));
+      if (!again) release(shared.k_empty(k_stage));
+    }
+    // A place where control flow meets: ptxas would move the wait for P V above the exponentials if the two
+    // stood in one block.
+    if (!k_ready) sm90::wait(shared.k_full(k.stage), k.full_parity(), "the next K");
+    sm90::wait_for_wgmma<0>();
+    release_v();
+    if constexpr (kObserved) log_output(item, step - 1);
+    if constexpr (!kKept) {
+      if (again) {
+        sm90::fence_wgmma();
+        multiply_scores(k_stage);
+        sm90::wait_for_wgmma<0>();
+        release(shared.k_empty(k_stage));
+        rows.raise_to(scores, args.exponent_scale);
+        rows.exponentiate(scores, args.exponent_scale, tile_sum);
+      }
+    }
+    rows.add(tile_sum);
+    if (raised || again) rows.rescale(out);
+    if constexpr (kKept) {
+      // ptxas takes no definition of an operand while WGMMAs run, not even of the next one's: hence a copy,
+      // which it must not see through.
+#pragma unroll
+      for (int i = 0; i < kScores / 2; ++i) {
+        asm volatile("xor.b32 %0, %1, 0;" : "=r"(probs[i]) : "r"(next_probs[i]));
+      }
+    } else {
+      sm90::pack_operands<kType>(scores, probs);
+    }
+    if constexpr (kObserved) log_softmax(step);
+  }
+
+  __device__ __forceinline__ void run() {
+    if (group == kShape.consumers() - 1) pass_ping_pong();
+    // load is the producer's part
+    bool more = next_item();
+    if (more) begin_item();
+    while (more) {
+      v_ready = false;
+      // compute
+      for (int step = own_begin + 1; step < own_end; ++step) {
+        if (group == 0 && thread == 0) note_step(args.clock, step, item.index());
+        compute_step(step);
+      }
+      release_q();
+
+      // finish: normalise once, store by warp. With a second Q, beside the first scores of the next item.
+      const Flash3Item done = item;
+      const int last_step = own_end - 1, unseen = range.count() - own_end;
+      if constexpr (kSkips) skip_k(unseen);
+      const bool beside = kShape.q_stages > 1 && look_at_item();
+      sm90::wait(shared.v_full(v.stage), v.full_parity(), "the last V");
+      if (beside) {
+        if constexpr (kSkips) skip_k(own_begin);
+        sm90::wait(shared.k_full(k.stage), k.full_parity(), "the first K");
+        await_ping_pong();
+        sm90::fence_wgmma();
+        multiply_values();
+        multiply_scores(k.stage);
+        pass_ping_pong();
+        sm90::wait_for_wgmma<1>();
+        release_v();
+        if constexpr (kSkips) skip_v(unseen + own_begin);
+        if constexpr (kObserved) log_output(done, last_step);
+        finish(done);
+        sm90::wait_for_wgmma<0>();
+        first_softmax();
+      } else {
+        sm90::fence_wgmma();
+        multiply_values();
+        sm90::wait_for_wgmma<0>();
+        release_v();
+        if constexpr (kSkips) skip_v(unseen);
+        if constexpr (kObserved) log_output(done, last_step);
+        finish(done);
+        more = next_item();
+        if (more) begin_item();
+      }
+    }
+    if (lane() == 0) sm90::wait_for_store_reads<0>();
+  }
+};
+
+}  // namespace tilescope::gpu::detail

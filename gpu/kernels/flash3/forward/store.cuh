@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// How rows of O and LSE leave flash3's forward pass.
+#pragma once
+
+#include "gpu/kernels/flash3/forward/arguments.cuh"
+#include "gpu/kernels/flash3/forward/producer.cuh"
+#include "gpu/kernels/flash3/forward/softmax.cuh"
+#include "gpu/primitives/sm90/fences.cuh"
+#include "gpu/primitives/sm90/stage_accumulator.cuh"
+#include "gpu/primitives/sm90/tma.cuh"
+
+namespace tilescope::gpu::detail {
+
+/// A warp's 16 rows of O, from row `query` on, and their LSE.
+template <sm90::WgmmaType kType, Flash3ForwardShape kShape>
+__device__ __forceinline__ void store_rows(const Flash3ForwardArguments& args, Flash3Shared<kShape> shared,
+                                           const Flash3Item& item, const Flash3Rows& rows,
+                                           const float (&out)[kShape.head_dim / 2], int query, int warp,
+                                           int lane) {
+  if (lane % 4 == 0) {
+    float* lse = args.lse + item.batch * args.lse_batch_stride + item.head * args.lse_head_stride;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = query + 8 * half + lane / 4;
+      if (row < args.band.seqlen_q) lse[row] = rows.log_sum_exp(half, args.softmax_scale);
+    }
+  }
+  if constexpr (kShape.output == Flash3Output::direct) {
+    sm90::store_rows_direct<kType>(out, args.out_rows.row(item.batch, item.head, query),
+                                   args.out_rows.row_stride, args.band.seqlen_q - query, args.head_dim, lane);
+  } else {
+    constexpr sm90::PanelTile kTile = kShape.out_tile();
+    const std::uint32_t tile = shared.base + Flash3Shared<kShape>::kLayout.out + warp * kTile.bytes();
+    if (lane == 0) sm90::wait_for_store_reads<0>();
+    __syncwarp();
+    sm90::stage_rows<kType, kTile, kShape.head_dim>(out, tile, lane);
+    sm90::fence_async_proxy();
+    __syncwarp();
+    if (lane == 0 && query < args.band.seqlen_q) {
+#pragma unroll
+      for (int panel = 0; panel < kTile.panels(); ++panel) {
+        sm90::store_box(args.out, tile + panel * kTile.panel_bytes(), panel * kTile.panel_cols(), query,
+                        item.head, item.batch);
+      }
+      sm90::commit_stores();
+    }
+    __syncwarp();
+  }
+}
+
+/// The same for rows that see no key.
+template <sm90::WgmmaType kType>
+__device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& args, const Flash3Item& item,
+                                                 int query, int lane) {
+  for (int row = query; row < min(query + 16, args.band.seqlen_q); ++row) {
+    std::uint16_t* out = args.out_rows.row(item.batch, item.head, row);
+    for (int col = lane; col < args.head_dim; col += 32) out[col] = 0;
+    if (lane == 0) {
+      args.lse[item.batch * args.lse_batch_stride + item.head * args.lse_head_stride + row] = kMinusInfinity;
+    }
+  }
+}
+
+__device__ __forceinline__ void store_number(std::uint32_t address, float x) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(x) : "memory");
+}
+__device__ __forceinline__ float load_number(std::uint32_t address) {
+  float x;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(address) : "memory");
+  return x;
+}
+
+}  // namespace tilescope::gpu::detail

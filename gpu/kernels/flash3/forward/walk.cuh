@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a computing warpgroup of flash3's forward pass walks through: items that come with Q, and the tiles of
+// K and V of each, in rings of buffers.
+#pragma once
+
+#include "gpu/kernels/flash3/forward/arguments.cuh"
+#include "gpu/kernels/flash3/forward/producer.cuh"
+#include "gpu/primitives/common/score.cuh"
+#include "gpu/primitives/sm90/mbarrier.cuh"
+
+namespace tilescope::gpu::detail {
+
+template <Flash3ForwardShape kShape, bool kObserved>
+struct Flash3ForwardWalk {
+  static constexpr int kBlockN = kShape.tile.block_n;
+  static constexpr bool kSplits = kShape.splits_keys && !kObserved, kSkips = kShape.skips && !kObserved;
+  static_assert(!kSkips || !kShape.ping_pong);
+
+  const Flash3ForwardArguments& args;
+  Flash3Shared<kShape> shared;
+  const Flash3Item* items;
+  int group, thread;  // of the warpgroup
+  int row_group;      // of the 64 rows that it computes
+  sm90::RingPlace<kShape.q_stages> q{};
+  sm90::RingPlace<kShape.kv_stages> k{}, v{};
+  Flash3Item item{};
+  TileRange range{};
+  // Steps [full_begin, full_end) of the walk need no mask; this warpgroup's rows see those in [own_begin,
+  // own_end).
+  int full_begin = 0, full_end = 0, own_begin = 0, own_end = 0;
+
+  __device__ __forceinline__ int lane() const { return thread % 32; }
+  // A warp arrives once it is done with a buffer: its WGMMAs have waited for it ...
+  __device__ __forceinline__ void release(std::uint32_t empty) {
+    if (lane() == 0) sm90::arrive(empty);
+  }
+
+  __device__ __forceinline__ int q_buffer() { return q.stage * kShape.row_groups() + row_group; }
+  __device__ __forceinline__ int first_query(const Flash3Item& of) {
+    return of.template first_query<kShape>(group);
+  }
+
+  // ... and each of its lanes has read the item that came with Q.
+  __device__ __forceinline__ void release_q() {
+    sm90::arrive(shared.q_empty(q_buffer()));
+    q.advance();
+  }
+  __device__ __forceinline__ void release_k() {
+    release(shared.k_empty(k.stage));
+    k.advance();
+  }
+  __device__ __forceinline__ void release_v() {
+    release(shared.v_empty(v.stage));
+    v.advance();
+  }
+
+  __device__ __forceinline__ bool needs_mask(int step) { return step < full_begin || step >= full_end; }
+  /// Gives back what this warpgroup does not need. It waits for it all the same: an arrival belongs to a
+  /// phase.
+  __device__ __forceinline__ void skip_k(int count) {
+    for (int i = 0; i < count; ++i) {
+      sm90::wait(shared.k_full(k.stage), k.full_parity(), "a K that is skipped");
+      release_k();
+    }
+  }
+  __device__ __forceinline__ void skip_v(int count) {
+    for (int i = 0; i < count; ++i) {
+      sm90::wait(shared.v_full(v.stage), v.full_parity(), "a V that is skipped");
+      release_v();
+    }
+  }
+  __device__ __forceinline__ void skip_tiles(int count) {
+    for (int i = 0; i < count; ++i) {
+      skip_k(1);
+      skip_v(1);
+    }
+  }
+  /// The item that came with Q. True: this warpgroup has something to compute of it.
+  __device__ __forceinline__ bool look_at_item() {
+    sm90::wait(shared.q_full(q_buffer()), q.full_parity(), "Q");
+    item = items[q_buffer()];
+    if (item.block < 0) return false;
+    range = kv_tiles(args.band, kShape.tile, item.block);
+    if (range.empty()) return false;
+    // The mask gives scores their sign.
+    if (kObserved || args.score_sign < 0.0f) range.full_end = range.full_begin;
+    const bool down = scan_tile(args.scan, range, item.wave_parity(), 0) != range.begin;
+    full_begin = down ? range.end - range.full_end : range.full_begin - range.begin;
+    full_end = full_begin + range.full_end - range.full_begin;
+    own_end = range.count();
+    if constexpr (kSkips) {
+      const TileRange own =
+          kv_tiles(args.band, {sm90::kWarpgroupRows, kBlockN}, first_query(item) / sm90::kWarpgroupRows);
+      const bool none = own.empty() || first_query(item) >= args.band.seqlen_q;
+      own_begin = none ? 0 : down ? range.end - own.end : own.begin - range.begin;
+      own_end = none ? 0 : own_begin + own.count();
+    }
+    return own_end > own_begin;
+  }
+};
+
+}  // namespace tilescope::gpu::detail
