@@ -86,7 +86,8 @@ std::string grid_warning(const SimulateJob& job) {
   const ClosedFormBytes bytes = closed_form_bytes(*smallest);
   const KernelWork of_sms{useful_flops(*smallest), bytes.sm_l2_read_bytes + bytes.sm_l2_write_bytes,
                           std::nullopt, exponentials(*smallest)};
-  std::vector<Ceiling> ceilings = ceilings_of(with_measured_ceilings(*job.machine), job.problem.dtype);
+  std::vector<Ceiling> ceilings = ceilings_of(with_measured_ceilings(*job.machine),
+                                              product_type(job.problem.dtype, job.kernel->math_unit));
   for (Ceiling& ceiling : ceilings) {
     ceiling.per_second *= static_cast<double>(smallest->num_ctas()) / static_cast<double>(sms);
   }
@@ -134,8 +135,9 @@ std::string basis_text(const RunEntry& run, const Machine& machine, std::optiona
                         format_capacity(machine.l2_effective_bytes.value), machine.l2_effective_bytes.kind);
   } else {
     model = "an L2 in two partitions, calibrated by counters";
-    model += machine.knows_progress_of(run.kernel) ? "; CTAs advance as they were measured to"
-                                                   : "; CTAs are assumed to advance together";
+    model += machine.knows_progress_on(run.math_unit)
+                 ? fmt::format("; CTAs drift apart as others on {}", to_string(*run.math_unit))
+                 : "; CTAs are assumed to advance together";
   }
   return orders + model;
 }
