@@ -164,6 +164,18 @@ std::vector<Case> prepare_cases() {
           kSlices;
     }
   }
+  if (const Kernel& decode = find_gpu_kernel("gpu:decode").row; is_mutated(decode)) {
+    AttentionProblem few = ragged_problem(decode, ElementType::fp16, 64);  // 12 rows of 4 heads
+    few.heads = 8;
+    few.seqlen_q = 3;
+    few.causal = true;
+    AttentionProblem more = padded(few);  // 20 rows; the second entry has a tile or two of five
+    more.seqlen_q = 5;
+    for (const AttentionProblem& problem : {few, more}) {
+      add_case(decode, Direction::forward, problem, InputKind::normal, std::nullopt, cases).options.splits = {
+          SplitPolicy::Kind::number, 3};
+    }
+  }
   const Kernel& split_k = find_gpu_kernel("gpu:split-k").row;
   if (!is_mutated(split_k)) return cases;
   add_case(split_k, Direction::forward, ragged_problem(split_k, ElementType::fp16, 64), InputKind::normal,
