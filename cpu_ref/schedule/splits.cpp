@@ -101,6 +101,8 @@ int wave_efficient_splits(std::int64_t q_tiles, int visited_tiles, int sms) {
   constexpr double kBusyEnough = 0.8, kNearBest = 0.85;
   if (static_cast<double>(q_tiles) >= kBusyEnough * sms || visited_tiles <= kFewTiles) return 1;
   const auto efficiency = [&](int splits) {
+    const int share = ceil_div(visited_tiles, splits);
+    if (ceil_div(visited_tiles, share) < splits) return 0.0;  // equal shares leave the last ones nothing
     const std::int64_t ctas = q_tiles * splits, waves = (ctas + sms - 1) / sms;
     return static_cast<double>(ctas) / static_cast<double>(waves * sms);
   };

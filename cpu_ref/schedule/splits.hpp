@@ -78,8 +78,9 @@ struct SplitTiles {
 SplitKeys split_keys(const SplitPolicy& policy, const SplitTiles& tiles, int block_n);
 
 /// The rule published with FlashAttention-3, of tiles alone: one split where four fifths of the SMs have a q
-/// tile already or visit four kv tiles or fewer, else the fewest splits whose waves are at least 85 % as
-/// full as those of the best number.
+/// tile already or visit four kv tiles or fewer, else the fewest splits whose waves are at least 85 % as full
+/// as those of the best number. As in FlashAttention-2, numbers of which some splits would have no tile do not
+/// count.
 int wave_efficient_splits(std::int64_t q_tiles, int visited_tiles, int sms);
 
 }  // namespace tilescope

@@ -6,7 +6,7 @@ namespace tilescope {
 ProgramOptions Decode::default_options(const AttentionProblem& problem) {
   ProgramOptions options = ProgramOptions::with_tile(shape(problem.head_dim).tile());
   options.splits = {SplitPolicy::Kind::automatic, 0};
-  options.pack_gqa = problem.group_size() > 1;
+  options.pack_gqa = problem.group_size() > 1 && !problem.descales.by_block();
   return options;
 }
 

@@ -71,15 +71,15 @@ TEST_CASE("automatic splits share out what is visited, and no tiles that a windo
   const auto splits = [&] {
     return build_programs(Algorithm::flash2, Direction::forward, problem, options).front().splits.count;
   };
-  CHECK(splits() == 15);  // 120 CTAs, of 64 tiles
+  CHECK(splits() == 16);  // 128 CTAs, of 64 tiles
   problem.key_lengths = {4096, 640};
-  CHECK(splits() == 15);  // by the longest sequence
+  CHECK(splits() == 16);  // by the longest sequence
   problem.key_lengths = {640, 640};
-  CHECK(splits() == 9);  // 72 CTAs, nearly as many as the ten tiles allow
+  CHECK(splits() == 10);  // 80 CTAs; of nine splits four would have nothing
   problem.key_lengths = {};
   problem.causal = true;
   problem.window_left = 639;
-  CHECK(splits() == 9);
+  CHECK(splits() == 10);
   problem.window_left = 255;  // four tiles
   CHECK(splits() == 1);
 }
