@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "gpu/launch/pass_arguments.hpp"
 #include "gpu/launch/row_stride.hpp"

@@ -63,19 +63,29 @@ __device__ __forceinline__ void load_rows(SharedTile<kHeadDim> tile, const Kerne
   }
 }
 
-/// Products become scores: with the sign of the scale, -inf where a row is none or its query does not see the
-/// key.
+/// The keys that the queries of a lane's rows see, rows lane / 4 + 8 half; none, where there is no row.
+struct SeenKeys {
+  int first[2], last[2];
+
+  __device__ SeenKeys(const VisibleBand& band, const DecodeRows& rows, int lane) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = 8 * half + (lane >> 2), query = rows.query(row);
+      first[half] = band.first_key(query);
+      last[half] = rows.has(row) ? band.last_key(query) : -1;
+    }
+  }
+};
+
+/// Products become scores: with the sign of the scale, -inf where a query does not see the key.
 __device__ __forceinline__ void mask_rows(WarpAccumulator<1, 1>& s, const KernelArguments& args,
-                                          const VisibleBand& band, const DecodeRows& rows, bool full,
-                                          int first_key, int lane) {
+                                          const SeenKeys& seen, bool full, int first_key, int lane) {
   if (full && !(args.score_sign < 0.0f)) return;
   s.scale(args.score_sign);
   const int lane_key = first_key + 2 * (lane & 3);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int row = 8 * half + (lane >> 2), query = rows.query(row);
-    mask_half_row(s.tile[0], half, band.first_key(query) - lane_key,
-                  (rows.has(row) ? band.last_key(query) : -1) - lane_key, kMinusInfinity);
+    mask_half_row(s.tile[0], half, seen.first[half] - lane_key, seen.last[half] - lane_key, kMinusInfinity);
   }
 }
 
@@ -264,7 +274,7 @@ __global__ __launch_bounds__(DecodeShape{kHeadDim}.threads(), DecodeShape::kCtas
     const TileLogEntry entry(kObserved ? args.log : DeviceTileLog{}, step, work.batch, work.first_head,
                              work.first_block, n_block);
     if (entry.open()) log_warp_scores(entry, args, band, rows, s, first_key, lane);
-    mask_rows(s, args, band, rows, range.full(n_block), first_key, lane);
+    mask_rows(s, args, SeenKeys(band, rows, lane), range.full(n_block), first_key, lane);
     shared_softmax_step(s, state, exchange, scale, warp, lane);
     if (entry.open()) entry.add(&DeviceTileState::probs, block_sum(s, rounded<kType>));
     multiply_probs<kType>(state.out, s,
