@@ -103,9 +103,10 @@ AttentionProblem padded(AttentionProblem problem) {
   return problem;
 }
 
-/// gpu:decode in three splits, first, being quick. Each kernel causal; with all features; with outliers. The other backward orders with all features, that of
-/// the tensor cores in bf16 with head dimension 128; Hopper's at every head dimension that it is compiled
-/// for, and there with shared kv tiles. With padding, and with tiles cut finer, those that can.
+/// gpu:decode in three splits, first, being quick. Each kernel causal; with all features; with outliers. The
+/// other backward orders with all features, that of the tensor cores in bf16 with head dimension 128;
+/// Hopper's at every head dimension that it is compiled for, and there with shared kv tiles. With padding,
+/// and with tiles cut finer, those that can.
 std::vector<Case> prepare_cases() {
   std::vector<Case> cases;
   if (const Kernel& decode = find_gpu_kernel("gpu:decode").row; is_mutated(decode)) {
