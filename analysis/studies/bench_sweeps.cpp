@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 #include <optional>
+#include <utility>
 
 #include "analysis/studies/drawn_problems.hpp"
 #include "common/nearest_names.hpp"
@@ -59,6 +60,18 @@ std::vector<AttentionProblem> ladder_problems() {
         problems.push_back(plain_problem(12, 11, seqlen, head_dim, dtype));
       }
     }
+  }
+  return problems;
+}
+
+/// One query of 32 heads in 8 groups: short, long, and many sequences.
+std::vector<AttentionProblem> decode_problems() {
+  std::vector<AttentionProblem> problems;
+  for (const auto& [batch, keys] :
+       {std::pair{1, 1024}, {1, 65536}, {1, 262144}, {8, 16384}, {32, 4096}, {128, 1000}}) {
+    AttentionProblem& problem = problems.emplace_back(plain_problem(batch, 32, keys, 128, ElementType::bf16));
+    problem.heads_kv = 8;
+    problem.seqlen_q = 1;
   }
   return problems;
 }
@@ -134,7 +147,18 @@ std::span<const BenchSweep> bench_sweeps() {
        "by dice, with --seed S and --count N: head_dim 64 ... 256, N 128 ... 48K, masks, groups, short "
        "queries",
        [] { return drawn_problems(0, kDrawnProblems); },
-       {"gpu:flash3"}},
+       {"gpu:flash3"},
+       drawn_problems},
+      {"decode",
+       "a query of 32 heads in 8 groups: B 1 ... 128, N 1000 ... 256K",
+       decode_problems,
+       {"gpu:decode"}},
+      {"drawn-decode",
+       "by dice, as drawn: few queries, B 1 ... 256, N 200 ... 256K, groups of 1 ... 16, lengths of their "
+       "own",
+       [] { return drawn_decode_problems(0, kDrawnProblems); },
+       {"gpu:decode"},
+       drawn_decode_problems},
       {"fp32", "as flash2, in fp32, N = 2048 ... 16384", fp32_problems, {"gpu:flash2-simt"}},
       {"ladder", "every rung, fp32 and fp16, 132 heads, N = 2048 and 4096", ladder_problems, {}},
       {"tune",

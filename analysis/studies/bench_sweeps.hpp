@@ -2,6 +2,7 @@
 // Named lists of problems for `tilescope bench --sweep`, each with the kernels that it is meant for.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,7 +12,7 @@
 
 namespace tilescope {
 
-/// Of the list "drawn", unless --count says otherwise.
+/// Of a list that is drawn, unless --count says otherwise.
 inline constexpr int kDrawnProblems = 60;
 
 struct BenchSweep {
@@ -19,6 +20,8 @@ struct BenchSweep {
   std::string_view summary;
   std::vector<AttentionProblem> (*problems)();
   std::vector<std::string> kernels;  // what is timed unless others are named; none: the GPU's ladder
+  /// By seed and count, where a list is drawn.
+  std::vector<AttentionProblem> (*draw)(std::uint64_t, int) = nullptr;
 };
 
 std::span<const BenchSweep> bench_sweeps();

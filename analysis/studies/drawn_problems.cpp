@@ -55,6 +55,34 @@ AttentionProblem draw(std::uint64_t seed, int index) {
   return problem;
 }
 
+constexpr std::int64_t kFewestKeys = 200, kMostKeys = 256 << 10, kMostSequences = 256;
+constexpr std::int64_t kMostKvBytes = 8'000'000'000;  // two milliseconds of an H200's memory
+constexpr int kDecodeProblems = 1 << 20;  // the first number of theirs: other dice than those above
+
+AttentionProblem draw_decode(std::uint64_t seed, int index) {
+  Dice dice(seed, kDecodeProblems + index);
+  AttentionProblem problem{.seqlen_q = 1, .head_dim = index % 2 == 0 ? 128 : 64};
+  problem.dtype = dice.uniform() < 0.5 ? ElementType::fp16 : ElementType::bf16;
+  problem.seqlen_k = dice.log_uniform(kFewestKeys, kMostKeys);
+  problem.heads_kv = dice.one_of({1, 2, 4, 8, 8, 16});
+  problem.heads = problem.heads_kv * dice.one_of({1, 2, 4, 5, 8, 16});
+  const std::int64_t sequence_bytes =
+      2 * element_bytes(problem.dtype) * problem.heads_kv * problem.seqlen_k * problem.head_dim;
+  problem.batch = std::min(dice.log_uniform(1, kMostSequences), kMostKvBytes / sequence_bytes);
+  if (dice.uniform() < 0.2) {
+    problem.seqlen_q = dice.one_of({2, 3, 4});
+    problem.causal = true;
+  }
+  if (problem.batch > 1 && dice.uniform() < 0.4) {
+    for (std::int64_t entry = 1; entry < problem.batch; ++entry) {
+      problem.key_lengths.push_back(dice.log_uniform(kFewestKeys, static_cast<double>(problem.seqlen_k)));
+    }
+    problem.key_lengths.push_back(problem.seqlen_k);
+  }
+  validate(problem);
+  return problem;
+}
+
 std::string length_class(std::int64_t keys) {
   return keys < 1024 ? "N < 1K" : keys < 4096 ? "N 1K ... 4K" : keys < 16384 ? "N 4K ... 16K" : "N >= 16K";
 }
@@ -65,10 +93,11 @@ std::vector<std::string> classes_of(const AttentionProblem& p) {
   return {"all",
           fmt::format("head_dim {}", p.head_dim),
           length_class(p.seqlen_k),
-          p.seqlen_q != p.seqlen_k ? "cross"
-          : p.windowed()           ? "window"
-          : p.causal               ? "causal"
-                                   : "full",
+          !p.key_lengths.empty()     ? "lengths of their own"
+          : p.seqlen_q != p.seqlen_k ? "cross"
+          : p.windowed()             ? "window"
+          : p.causal                 ? "causal"
+                                     : "full",
           p.group_size() > 1 ? "groups" : "as many key as query heads",
           tiles < 132 ? "tiles of 128 queries < 132" : "tiles of 128 queries >= 132",
           std::string(to_string(p.dtype))};
@@ -108,6 +137,12 @@ std::vector<Ratio> ratios_of(const std::vector<RunEntry>& runs, const std::strin
 std::vector<AttentionProblem> drawn_problems(std::uint64_t seed, int count) {
   std::vector<AttentionProblem> problems;
   for (int i = 0; i < count; ++i) problems.push_back(draw(seed, i));
+  return problems;
+}
+
+std::vector<AttentionProblem> drawn_decode_problems(std::uint64_t seed, int count) {
+  std::vector<AttentionProblem> problems;
+  for (int i = 0; i < count; ++i) problems.push_back(draw_decode(seed, i));
   return problems;
 }
 

@@ -17,6 +17,10 @@ namespace tilescope {
 /// work to many for each multiprocessor.
 std::vector<AttentionProblem> drawn_problems(std::uint64_t seed, int count);
 
+/// The same of few queries and many keys: 200 to 256K log-uniform, up to 256 sequences of at most 8 GB of K
+/// and V, groups of 1 to 16; one query or some drafted ones; in part with lengths of their own.
+std::vector<AttentionProblem> drawn_decode_problems(std::uint64_t seed, int count);
+
 /// A direction of the problems that have one thing in common.
 struct Stratum {
   Direction direction = Direction::forward;

@@ -80,6 +80,8 @@ struct Kernel {
   /// Which operands of a pass the copy engine loads, and how; null: none.
   std::vector<Boxes> (*boxes)(const TileProgram&) = nullptr;
   ChipRange chips = {};
+  /// The problems for which it stands before the ladder; null: none.
+  bool (*first_choice)(const AttentionProblem&) = nullptr;
   Arithmetic arithmetic = {};
   /// Tiles that the mask cuts can be cut finer: into parts of so many rows and keys, or a multiple of it.
   /// 0: they are computed whole.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The algorithms of the papers, each pass as a program of tile loads and stores.
+#include <algorithm>
 #include <numeric>
 
 #include "cpu_ref/schedule/program_parts.hpp"
@@ -71,6 +72,20 @@ std::vector<TileProgram> flash1_backward(const AttentionProblem& problem, const 
   return {main, convert_pass(problem, PassName::dkdvdq, Axis::q, {load(dq_accum)}, {store(dq)}, options)};
 }
 
+SplitTiles tiles_to_split(const TileProgram& forward, const SplitPolicy& policy) {
+  const AttentionProblem& problem = forward.problem;
+  SplitTiles tiles{.q_tiles = problem.batch * forward.q_heads() * forward.num_blocks(),
+                   .kv_tiles = num_n_blocks(problem.band(), forward.tile)};
+  if (policy.kind != SplitPolicy::Kind::automatic) return tiles;  // the others do not ask what is visited
+  problem.for_each_length([&](std::int64_t, std::int64_t entry) {
+    for (int block = 0; block < forward.num_blocks(); ++block) {
+      const int visited = forward.inner_tiles(static_cast<int>(entry), block).count();
+      tiles.most_visited = std::max(tiles.most_visited, visited);
+    }
+  });
+  return tiles;
+}
+
 std::vector<TileProgram> flash2_forward(const AttentionProblem& problem, const ProgramOptions& options) {
   using enum TensorName;
   TileProgram forward = make_pass(PassName::forward, problem, Axis::q, options);
@@ -80,9 +95,7 @@ std::vector<TileProgram> flash2_forward(const AttentionProblem& problem, const P
   forward.epilogue = {store(out), store(lse)};
   forward.products = products_of(Direction::forward);
   forward.pack_gqa = options.pack_gqa;
-  const std::int64_t q_tiles = problem.batch * forward.q_heads() * forward.num_blocks();
-  forward.splits =
-      split_keys(options.splits, q_tiles, num_n_blocks(problem.band(), forward.tile), forward.tile.block_n);
+  forward.splits = split_keys(options.splits, tiles_to_split(forward, options.splits), forward.tile.block_n);
   const std::vector<Operand> state =
       problem.score_mods.learned_sink ? std::vector{load(sink)} : std::vector<Operand>{};
   if (forward.splits.count == 1) {

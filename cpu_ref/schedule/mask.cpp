@@ -199,12 +199,8 @@ TileRuns Mask::kv_tiles(TileShape tile, int m_block) const {
 }
 
 TileRuns Mask::packed_kv_tiles(TileShape tile, int packed_rows, int m_block) const {
-  const int first = m_block * tile.block_m;
-  const int last = min_of(packed_rows, first + tile.block_m) - 1;
-  const bool one_head = first / seqlen_q_ == last / seqlen_q_;
-  const Interval queries =
-      one_head ? Interval{first % seqlen_q_, last % seqlen_q_ + 1} : Interval{0, seqlen_q_};
-  return kv_tiles_of(tile, queries, first + tile.block_m > packed_rows);
+  return kv_tiles_of(tile, packed_queries(seqlen_q_, tile, packed_rows, m_block),
+                     (m_block + 1) * tile.block_m > packed_rows);
 }
 
 TileRuns Mask::q_tiles(TileShape tile, int n_block) const {

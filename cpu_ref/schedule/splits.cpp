@@ -56,7 +56,7 @@ SplitPolicy parse_split_policy(const std::string& field, const std::string& text
 
 namespace {
 
-SplitKeys keys_by(const SplitPolicy& policy, std::int64_t q_tiles, int kv_tiles, int block_n) {
+SplitKeys keys_by(const SplitPolicy& policy, const SplitTiles& all, int block_n) {
   using enum SplitPolicy::Kind;
   switch (policy.kind) {
     case none:
@@ -64,11 +64,12 @@ SplitKeys keys_by(const SplitPolicy& policy, std::int64_t q_tiles, int kv_tiles,
     case number:
       return {policy.value};
     case automatic:
-      return {wave_efficient_splits(q_tiles, kv_tiles, policy.value > 0 ? policy.value : kSmsOfH200)};
+      return {
+          wave_efficient_splits(all.q_tiles, all.most_visited, policy.value > 0 ? policy.value : kSmsOfH200)};
     case fixed:
       if (policy.value % block_n == 0) {
         const int tiles = policy.value / block_n;
-        return {ceil_div(kv_tiles, tiles), tiles};
+        return {ceil_div(all.kv_tiles, tiles), tiles};
       }
       throw BadInput("splits", to_string(policy),
                      "must be a multiple of the " + std::to_string(block_n) + " keys of a tile");
@@ -84,26 +85,28 @@ SplitPolicy policy_of(const SplitKeys& keys, int block_n) {
   return keys.count > 1 ? SplitPolicy{number, keys.count} : SplitPolicy{};
 }
 
-SplitKeys split_keys(const SplitPolicy& policy, std::int64_t q_tiles, int kv_tiles, int block_n) {
-  const SplitKeys keys = keys_by(policy, q_tiles, kv_tiles, block_n);
-  if (keys.count > kMaxSplits || q_tiles * keys.count > std::numeric_limits<int>::max()) {
+SplitKeys split_keys(const SplitPolicy& policy, const SplitTiles& tiles, int block_n) {
+  const SplitKeys keys = keys_by(policy, tiles, block_n);
+  if (keys.count > kMaxSplits || tiles.q_tiles * keys.count > std::numeric_limits<int>::max()) {
     throw BadInput("splits", to_string(policy),
                    "must leave at most " + std::to_string(kMaxSplits) +
                        " splits, and 2147483647 CTAs: it makes " + std::to_string(keys.count) + " of " +
-                       std::to_string(q_tiles) + " q tiles");
+                       std::to_string(tiles.q_tiles) + " q tiles");
   }
   return keys;
 }
 
-int wave_efficient_splits(std::int64_t q_tiles, int kv_tiles, int sms) {
+int wave_efficient_splits(std::int64_t q_tiles, int visited_tiles, int sms) {
   constexpr int kFewTiles = 4;
   constexpr double kBusyEnough = 0.8, kNearBest = 0.85;
-  if (static_cast<double>(q_tiles) >= kBusyEnough * sms || kv_tiles <= kFewTiles) return 1;
+  if (static_cast<double>(q_tiles) >= kBusyEnough * sms || visited_tiles <= kFewTiles) return 1;
   const auto efficiency = [&](int splits) {
+    const int share = ceil_div(visited_tiles, splits);
+    if (ceil_div(visited_tiles, share) < splits) return 0.0;  // equal shares leave the last ones nothing
     const std::int64_t ctas = q_tiles * splits, waves = (ctas + sms - 1) / sms;
     return static_cast<double>(ctas) / static_cast<double>(waves * sms);
   };
-  const int most = std::min({sms, kv_tiles, kMaxSplits});
+  const int most = std::min({sms, visited_tiles, kMaxSplits});
   double best = 0;
   for (int splits = 1; splits <= most; ++splits) best = std::max(best, efficiency(splits));
   int splits = 1;

@@ -66,14 +66,21 @@ struct SplitKeys {
 /// A policy that makes these splits of a problem that has them.
 SplitPolicy policy_of(const SplitKeys& keys, int block_n);
 
-/// @param q_tiles  of the whole pass: CTAs without splits
-/// @param kv_tiles  of the longest sequence, of `block_n` keys each
+/// What there is to split.
+struct SplitTiles {
+  std::int64_t q_tiles = 1;  // of the whole pass: CTAs without splits
+  int kv_tiles = 1;          // of the longest sequence, seen or not: splits of fixed length lie where keys lie
+  int most_visited = 1;      // kv tiles that a q tile sees something of
+};
+
+/// @param block_n  keys of a kv tile
 /// @throws BadInput for a fixed length that is not whole tiles, or too many splits
-SplitKeys split_keys(const SplitPolicy& policy, std::int64_t q_tiles, int kv_tiles, int block_n);
+SplitKeys split_keys(const SplitPolicy& policy, const SplitTiles& tiles, int block_n);
 
 /// The rule published with FlashAttention-3, of tiles alone: one split where four fifths of the SMs have a q
-/// tile already or there are four kv tiles or fewer, else the fewest splits whose waves are at least 85 % as
-/// full as those of the best number.
-int wave_efficient_splits(std::int64_t q_tiles, int kv_tiles, int sms);
+/// tile already or visit four kv tiles or fewer, else the fewest splits whose waves are at least 85 % as full
+/// as those of the best number. As in FlashAttention-2, numbers of which some splits would have no tile do not
+/// count.
+int wave_efficient_splits(std::int64_t q_tiles, int visited_tiles, int sms);
 
 }  // namespace tilescope

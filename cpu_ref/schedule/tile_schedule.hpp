@@ -118,6 +118,31 @@ TILESCOPE_HOST_DEVICE constexpr TileRange kv_tiles(const VisibleBand& band, Tile
   return detail::kv_tiles_of_rows(band, tile, first_row, last_row, first_row + tile.block_m > band.seqlen_q);
 }
 
+/// Rows or columns [begin, end) of the score matrix.
+struct Interval {
+  int begin = 0;
+  int end = 0;
+  constexpr bool operator==(const Interval&) const = default;
+};
+
+/// The queries of a q tile whose rows are those of several heads, one head after the other: all of them, where
+/// it has rows of two heads.
+/// @param packed_rows  of these heads in all
+TILESCOPE_HOST_DEVICE constexpr Interval packed_queries(int seqlen_q, TileShape tile, int packed_rows,
+                                                        int m_block) {
+  const int first = m_block * tile.block_m;
+  const int last = min_of(packed_rows, first + tile.block_m) - 1;
+  if (first / seqlen_q != last / seqlen_q) return {0, seqlen_q};
+  return {first % seqlen_q, last % seqlen_q + 1};
+}
+/// The kv tiles that such a q tile must visit.
+TILESCOPE_HOST_DEVICE constexpr TileRange packed_kv_tiles(const VisibleBand& band, TileShape tile,
+                                                          int packed_rows, int m_block) {
+  const Interval queries = packed_queries(band.seqlen_q, tile, packed_rows, m_block);
+  return detail::kv_tiles_of_rows(band, tile, queries.begin, queries.end - 1,
+                                  (m_block + 1) * tile.block_m > packed_rows);
+}
+
 namespace detail {
 /// The q tiles that keys [first_key, last_key] must visit: the transpose of kv_tiles_of_rows.
 /// @param end  none is full unless a whole tile of keys from first_key on ends there or before
@@ -143,13 +168,6 @@ TILESCOPE_HOST_DEVICE constexpr TileRange q_tiles(const VisibleBand& band, TileS
   const int last_key = min_of(band.seqlen_k, first_key + tile.block_n) - 1;
   return detail::q_tiles_of_keys<kPadding>(band, tile, first_key, last_key, band.seqlen_k);
 }
-
-/// Rows or columns [begin, end) of the score matrix.
-struct Interval {
-  int begin = 0;
-  int end = 0;
-  constexpr bool operator==(const Interval&) const = default;
-};
 
 /// Tiles that a mask cuts can be cut finer, into `slices` x `slices` parts, of which those without a visible
 /// entry are not computed. Parts are tiles of this shape.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <set>
 #include <thread>
 
@@ -27,10 +28,9 @@ DeviceMemory device_memory() {
 }
 
 /// @return what the driver says is free
-std::int64_t check_free_memory(const AttentionProblem& problem, const std::set<TensorName>& names,
+std::int64_t check_free_memory(const AttentionProblem& problem, const std::vector<std::int64_t>& footprints,
                                const std::string& kernel) {
-  std::int64_t needed = 0;
-  for (TensorName name : names) needed += DeviceBuffer::footprint_bytes(tensor_extent(problem, name).bytes());
+  const std::int64_t needed = std::accumulate(footprints.begin(), footprints.end(), std::int64_t{0});
   const auto [free_bytes, total_bytes] = device_memory();
   if (needed <= free_bytes) return free_bytes;
   throw MachineLacks(kernel + " needs " + std::to_string(needed >> 20) + " MiB of device memory for " +
@@ -100,18 +100,14 @@ DeviceSession::DeviceSession(const Kernel& row, PassLauncher launch, const Atten
   require_taken(row, problem, direction, options, layout);
   programs_ = row.programs(direction, problem, options);
   const std::set<TensorName> names = tensors_of(programs_);
-  const std::int64_t free_before = check_free_memory(problem, names, kernel_name_);
+  std::vector<std::int64_t> footprints;
+  for (TensorName name : names) footprints.push_back(DeviceBuffer::footprint_bytes(extent_of(name).bytes()));
+  const std::int64_t free_before = check_free_memory(problem, footprints, kernel_name_);
   std::optional<PagePool> pool;
-  if (placement) {
-    std::vector<std::int64_t> footprints;
-    for (TensorName name : names) {
-      footprints.push_back(DeviceBuffer::footprint_bytes(tensor_extent(problem, name).bytes()));
-    }
-    pool.emplace(footprints, *placement);
-  }
+  if (placement) pool.emplace(footprints, *placement);
   for (TensorName name : names) {
-    buffers_.emplace(name, DeviceBuffer(std::string(to_string(name)), tensor_extent(problem, name).bytes(),
-                                        pool ? &*pool : nullptr));
+    buffers_.emplace(
+        name, DeviceBuffer(std::string(to_string(name)), extent_of(name).bytes(), pool ? &*pool : nullptr));
   }
   pool.reset();  // the pages that no tensor took are free again
   device_bytes_ = free_before - device_memory().free_bytes;
@@ -133,10 +129,14 @@ DeviceSession::DeviceSession(const Kernel& row, PassLauncher launch, const Atten
              "uploading the key lengths");
 }
 
+TensorExtent DeviceSession::extent_of(TensorName name) const {
+  return tensor_extent(problem_, name, programs_.front().splits.count);
+}
+
 DeviceTensor DeviceSession::device_tensor(TensorName name) const {
   const auto found = buffers_.find(name);
   if (found == buffers_.end()) return {};
-  const TensorExtent extent = tensor_extent(problem_, name);
+  const TensorExtent extent = extent_of(name);
   const std::int64_t per_batch = extent.heads * extent.rows * extent.cols;
   // Only the (B, H, N, D) operands of a model come in two layouts; LSE, delta and N x N matrices do not.
   const bool by_row = layout_ == TensorLayout::bnhd && extent.cols == problem_.head_dim &&

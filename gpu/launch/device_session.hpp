@@ -67,6 +67,7 @@ class DeviceSession {
 
  private:
   KernelArguments arguments(const TileProgram& program) const;
+  TensorExtent extent_of(TensorName name) const;
   DeviceTensor device_tensor(TensorName name) const;
   DeviceDescales device_descales(TensorName of) const;
   void download_head(TensorName name, std::int64_t batch, std::int64_t head, void* destination);

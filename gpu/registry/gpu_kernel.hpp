@@ -108,6 +108,8 @@ GpuKernel make_gpu_kernel() {
   if constexpr (requires { Rung::fp8_sums(); }) kernel.row.fp8_sums = Rung::fp8_sums();
   if constexpr (requires(TileProgram program) { Rung::boxes(program); }) kernel.row.boxes = Rung::boxes;
   if constexpr (requires { Rung::on_ranks; }) kernel.row.on_ranks = Rung::on_ranks;
+  if constexpr (requires(AttentionProblem problem) { Rung::first_choice(problem); })
+    kernel.row.first_choice = Rung::first_choice;
   if constexpr (requires { Rung::arithmetic; }) kernel.row.arithmetic = Rung::arithmetic;
   if constexpr (requires { Rung::smallest_part; }) {
     kernel.row.smallest_part = Rung::smallest_part;

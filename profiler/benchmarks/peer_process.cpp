@@ -119,8 +119,8 @@ PeerAnswer PeerProcess::time(const std::string& peer, const AttentionProblem& pr
   if (problem.score_mods.any() || problem.value_dim() != problem.head_dim) {
     return {{}, "peers are timed without score modifiers, and with values of the columns of keys", 0};
   }
-  if (!problem.key_lengths.empty() || problem.dropout > 0 || problem.descales.any() || problem.mask.any()) {
-    return {{}, "peers are timed without padding, mask, dropout and descales", 0};
+  if (problem.dropout > 0 || problem.descales.any() || problem.mask.any()) {
+    return {{}, "peers are timed without mask, dropout and descales", 0};
   }
   const Json request{{"peer", peer},
                      {"batch", problem.batch},
@@ -128,6 +128,7 @@ PeerAnswer PeerProcess::time(const std::string& peer, const AttentionProblem& pr
                      {"heads_kv", problem.heads_kv},
                      {"seqlen_q", problem.seqlen_q},
                      {"seqlen_k", problem.seqlen_k},
+                     {"key_lengths", problem.key_lengths},
                      {"window", {problem.window_left, problem.window_right}},
                      {"head_dim", problem.head_dim},
                      {"dtype", to_string(problem.dtype)},

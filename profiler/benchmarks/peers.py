@@ -111,6 +111,8 @@ def is_square(request):
 class SdpaPeer:
     """One back end of scaled_dot_product_attention."""
 
+    takes_lengths = False  # of batch entries, whose other keys are padding
+
     def __init__(self, backend):
         self.backend = backend
 
@@ -135,12 +137,16 @@ class SdpaPeer:
 
 
 class Flash2Peer(SdpaPeer):
-    """FlashAttention-2, by its operators where scaled_dot_product_attention has no word for the mask."""
+    """FlashAttention-2, by its operators where scaled_dot_product_attention has no word for mask or lengths."""
+
+    takes_lengths = True
 
     def __init__(self):
         super().__init__(SDPBackend.FLASH_ATTENTION)
 
     def work(self, tensors, request):
+        if request["key_lengths"]:
+            return self.packed_work(tensors, request)
         if not windowed(request) and (is_square(request) or not request["causal"]):
             return super().work(tensors, request)
         q, k, v, dout = (tensor.detach().transpose(1, 2).contiguous() for tensor in tensors)
@@ -159,6 +165,22 @@ class Flash2Peer(SdpaPeer):
         out, lse, rng_state, unused, _ = forward()
         return lambda: torch.ops.aten._flash_attention_backward(dout, q, k, v, out, lse, *lengths, rng_state, unused,
                                                                 **mask)
+
+
+    def packed_work(self, tensors, request):
+        """Keys of batch entries one after the other, without the padding behind them."""
+        if request["direction"] != "forward" or windowed(request):
+            raise RuntimeError("lengths are timed forward alone, without windows")
+        lengths, rows = request["key_lengths"], request["seqlen_q"]
+        q, k, v = (tensor.detach().transpose(1, 2) for tensor in tensors[:3])
+        q = q.reshape(-1, *q.shape[2:])
+        k, v = (torch.cat([entry[:length] for entry, length in zip(each, lengths)]) for each in (k, v))
+
+        def ends(counts):
+            return torch.tensor([0, *counts], device="cuda").cumsum(0).to(torch.int32)
+
+        packed = (ends([rows] * len(lengths)), ends(lengths), rows, max(lengths), 0.0, request["causal"], False)
+        return lambda: torch.ops.aten._flash_attention_forward(q, k, v, *packed, scale=request["scale"])
 
 
 class MathPeer(SdpaPeer):
@@ -181,6 +203,7 @@ class TritonPeer:
     """Our own kernels, so they are checked against PyTorch's before they are timed."""
 
     MOST_ERROR = 0.02  # of the largest value
+    takes_lengths = False
 
     def __init__(self, tuned):
         self.tuned = tuned
@@ -213,6 +236,8 @@ class TritonPeer:
 
 class Flash4Peer:
     """FlashAttention-4, whose tensors are laid out (batch, rows, heads, head_dim)."""
+
+    takes_lengths = False
 
     def work(self, tensors, request):
         q, k, v, dout = (tensor.detach().transpose(1, 2).contiguous() for tensor in tensors)
@@ -281,8 +306,8 @@ def make_tensors(request):
     return tensors
 
 
-PROBLEM_KEYS = ("batch", "heads", "heads_kv", "seqlen_q", "seqlen_k", "window", "head_dim", "dtype", "causal", "scale",
-                "seed", "direction")
+PROBLEM_KEYS = ("batch", "heads", "heads_kv", "seqlen_q", "seqlen_k", "key_lengths", "window", "head_dim", "dtype", "causal",
+                "scale", "seed", "direction")
 
 
 class Desk:
@@ -304,6 +329,8 @@ class Desk:
 
     def serve(self, request):
         peer = self.peers[request["peer"]]
+        if request["key_lengths"] and not peer.takes_lengths:
+            return {"lacks": "lengths of batch entries"}
         try:
             self.take(request)
             with peer.context():

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "gpu/launch/pass_arguments.hpp"
 #include "gpu/launch/row_stride.hpp"
@@ -58,20 +59,25 @@ TensorName tensor_called(const std::string& text) {
   throw BadInput("given", text, "must be names of tensors");
 }
 
-/// Those of the CPU, or of a device, from the top of their ladder down; the ladder's top where none runs
-/// there.
-std::vector<const Kernel*> fastest_first(int compute_capability) {
+/// Those of the CPU, or of a device: what stands before the ladder for the problem, then the ladder from the
+/// top down; the ladder's top where none runs there.
+std::vector<const Kernel*> fastest_first(const AttentionProblem& problem, int compute_capability) {
   std::vector<const Kernel*> kernels;
+  const auto stands_before = [&](const Kernel* kernel) {
+    return kernel->first_choice && kernel->first_choice(problem);
+  };
   if (compute_capability == 0) {
     for (const Kernel& kernel : cpu_kernels()) kernels.push_back(&kernel);
   } else {
-    for (const GpuKernel& rung : gpu_ladder()) {
-      if (rung.row.chips.has(compute_capability)) kernels.push_back(&rung.row);
+    for (const Kernel& row : gpu_kernels()) {
+      if (!row.chips.has(compute_capability)) continue;
+      if (row.rung > 0 || stands_before(&row)) kernels.push_back(&row);
     }
     if (kernels.empty()) kernels.push_back(&gpu_ladder().back().row);
   }
-  std::sort(kernels.begin(), kernels.end(),
-            [](const Kernel* a, const Kernel* b) { return a->rung > b->rung; });
+  std::sort(kernels.begin(), kernels.end(), [&](const Kernel* a, const Kernel* b) {
+    return std::pair(stands_before(a), a->rung) > std::pair(stands_before(b), b->rung);
+  });
   return kernels;
 }
 
@@ -100,7 +106,7 @@ KernelUse choose_kernel(const AttentionProblem& problem, KernelUse use, int comp
     return chosen;
   };
   if (!use.kernel.empty()) return used(find_kernel(use.kernel));
-  const std::vector<const Kernel*> kernels = fastest_first(compute_capability);
+  const std::vector<const Kernel*> kernels = fastest_first(problem, compute_capability);
   for (const Kernel* kernel : kernels) {
     if (computes(*kernel, problem, used(*kernel), backward)) return used(*kernel);
   }
@@ -129,10 +135,10 @@ DeviceLaunch::DeviceLaunch(const AttentionProblem& problem, const KernelUse& use
     placed[static_cast<std::size_t>(name)] = {nullptr, strides[0], strides[1], strides[2]};
   }
   for (const TensorName name : missing) {
-    const TensorExtent extent = tensor_extent(problem, name);
+    const TensorExtent extent = tensor_extent(problem, name, programs_.front().splits.count);
     names_.push_back(name);
-    workspaces_.push_back(
-        {{extent.batch, extent.heads, extent.rows, extent.cols}, std::string(to_string(extent.dtype))});
+    workspaces_.push_back({{extent.splits * extent.batch, extent.heads, extent.rows, extent.cols},
+                           std::string(to_string(extent.dtype))});
     placed[static_cast<std::size_t>(name)] = {nullptr, extent.heads * extent.rows * extent.cols,
                                               extent.rows * extent.cols, extent.cols};
   }

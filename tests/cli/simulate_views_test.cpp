@@ -282,6 +282,7 @@ TEST_CASE("a model's layer, its devices, and bytes a layer and a token") {
   const std::string decode =
       simulated({"--model", "llama3-70b", "--tp", "8", "--decode", "--seqlen", "4k", "--batch", "2"});
   CHECK(contains(decode, "B2 H8/1 Nq1 Nk4096 D128 bf16 causal"));
+  CHECK(contains(decode, "gpu:decode"));  // which no rung of the ladder is
   CHECK(contains(decode, "Llama 3 70B forward"));
   CHECK(contains(decode, "a token"));
   CHECK(contains(simulated({"--model", "mistral-7b", "--seqlen", "512"}), "window(4095,-1)"));

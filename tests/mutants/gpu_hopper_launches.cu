@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launches of gpu:flash3 in Hopper's program of mutants: fp16 at every compiled head dimension, 64 with
-// few keys a row and in order, and e4m3 forward, 128, observed and not; and those of gpu:flash3-basic, fp16.
-// The other rungs are in test_gpu_mutants.
+// few keys a row and in order, and e4m3 forward, 128, observed and not; those of gpu:flash3-basic, fp16; and
+// of gpu:decode, fp16 with head dimension 64, which is tried here so that the emulated device tries it. The
+// other rungs are in test_gpu_mutants.
 #include <algorithm>
 
+#include "gpu/kernels/decode/launch.cuh"
 #include "gpu/kernels/elementwise/elementwise.hpp"
 #include "gpu/kernels/flash1/flash1.hpp"
 #include "gpu/kernels/flash1_mma/flash1_mma.hpp"
@@ -26,7 +28,7 @@ void activate_on_device(int mutant) {
 }
 
 bool is_mutated(const Kernel& kernel) {
-  return kernel.name == Flash3::name || kernel.name == Flash3Basic::name;
+  return kernel.name == Flash3::name || kernel.name == Flash3Basic::name || kernel.name == Decode::name;
 }
 
 namespace {
@@ -124,6 +126,11 @@ void Flash3Basic::launch(const TileProgram& program, const KernelArguments& argu
   };
   if (program.problem.head_dim <= 64) return launch.operator()<64>();
   launch.operator()<128>();
+}
+
+void Decode::launch(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
+  poison_shared_memory(stream);
+  launch_decode<ElementType::fp16, 64>(program, arguments, stream);
 }
 
 void Standard::launch(const TileProgram&, const KernelArguments&, CUstream_st*) { lacks(name); }

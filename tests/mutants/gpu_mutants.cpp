@@ -103,11 +103,24 @@ AttentionProblem padded(AttentionProblem problem) {
   return problem;
 }
 
-/// Each kernel causal; with all features; with outliers. The other backward orders with all features, that of
-/// the tensor cores in bf16 with head dimension 128; Hopper's at every head dimension that it is compiled
-/// for, and there with shared kv tiles. With padding, and with tiles cut finer, those that can.
+/// gpu:decode in three splits, first, being quick. Each kernel causal; with all features; with outliers. The
+/// other backward orders with all features, that of the tensor cores in bf16 with head dimension 128;
+/// Hopper's at every head dimension that it is compiled for, and there with shared kv tiles. With padding,
+/// and with tiles cut finer, those that can.
 std::vector<Case> prepare_cases() {
   std::vector<Case> cases;
+  if (const Kernel& decode = find_gpu_kernel("gpu:decode").row; is_mutated(decode)) {
+    AttentionProblem few = ragged_problem(decode, ElementType::fp16, 64);  // 12 rows of 4 heads
+    few.heads = 8;
+    few.seqlen_q = 3;
+    few.causal = true;
+    AttentionProblem more = padded(few);  // 20 rows; the second entry has three of four tiles
+    more.seqlen_q = 5;
+    for (const AttentionProblem& problem : {few, more}) {
+      add_case(decode, Direction::forward, problem, InputKind::normal, std::nullopt, cases).options.splits = {
+          SplitPolicy::Kind::number, 3};
+    }
+  }
   for (const GpuKernel& rung : gpu_ladder()) {
     const Kernel& kernel = rung.row;
     if (!is_mutated(kernel)) continue;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launches of gpu:flash2-mma in the program of mutants: fp16 with head dimension 64 in the fused order,
 // also with tiles cut finer, and bf16 with head dimension 128 and dropout in the split order.
+#include "gpu/kernels/decode/decode.hpp"
 #include "gpu/kernels/elementwise/elementwise.hpp"
 #include "gpu/kernels/flash2_mma/dkdv.cuh"
 #include "gpu/kernels/flash2_mma/dq.cuh"
@@ -54,8 +55,12 @@ PassKernel fp16_kernel(PassName pass, bool general, bool drops) {
 
 }  // namespace
 
-// gpu_hopper_launches.cu has those of sm_90 alone.
-bool is_mutated(const Kernel& kernel) { return kernel.chips.first < 90; }
+// gpu_hopper_launches.cu has those of sm_90 alone, and gpu:decode.
+bool is_mutated(const Kernel& kernel) { return kernel.chips.first < 90 && kernel.name != Decode::name; }
+
+void Decode::launch(const TileProgram&, const KernelArguments&, CUstream_st*) {
+  throw MachineLacks(std::string(name) + " is in another program of mutants");
+}
 
 void Flash3Basic::launch(const TileProgram&, const KernelArguments&, CUstream_st*) {
   throw MachineLacks(std::string(name) + " is in another program of mutants");

@@ -235,6 +235,18 @@ def test_the_fastest_kernel_that_computes_a_problem_is_chosen(capability, proble
     assert (use.kernel, use.backward) == (kernel, chosen_order)
 
 
+def test_few_queries_go_forward_to_the_kernel_that_is_made_for_them():
+    few = ts.Problem(seqlen_q=1, seqlen_k=4096, heads=32, heads_kv=8, head_dim=128)
+    many = ts.Problem(seqlen_q=5, seqlen_k=4096, heads=32, heads_kv=8, head_dim=128)
+
+    def chosen(problem, capability, backward=False):
+        return _native.choose_kernel(problem._handle, "", None, "", capability, backward).kernel
+
+    assert [chosen(few, capability) for capability in (80, 90)] == ["gpu:decode"] * 2
+    assert chosen(few, 90, backward=True) == chosen(many, 90) == "gpu:flash3"
+    assert chosen(few, 0) == "cpu:flash2"
+
+
 def test_a_kernel_of_a_gpu_is_told_apart_from_a_bad_name(qkv):
     if ts.info()["device_lack"] is None:
         pytest.skip("this machine can run it")

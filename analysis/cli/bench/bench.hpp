@@ -38,7 +38,7 @@ class BenchSweepOption {
   SweepAxes axes() const;
   /// Of the list that was named; drawn ones by `seed`. @throws BadInput
   std::vector<AttentionProblem> problems(const BenchSweep& list, std::uint64_t seed) const;
-  bool drawn() const { return named() && named()->name == "drawn"; }
+  bool drawn() const { return named() && named()->draw; }
 
  private:
   std::vector<std::string> texts_;

@@ -3,10 +3,8 @@
 
 #include <algorithm>
 
-#include "analysis/cli/options/parse_text.hpp"
-#include "analysis/studies/drawn_problems.hpp"
-
 #include "analysis/cli/bench/bench.hpp"
+#include "analysis/cli/options/parse_text.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope::cli {
@@ -45,7 +43,9 @@ void BenchSweepOption::add_to(CLI::App& command) {
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false)
       ->group("Problem");
-  command.add_option("--count", count_, fmt::format("problems of --sweep drawn; default {}", kDrawnProblems))
+  command
+      .add_option("--count", count_,
+                  fmt::format("problems of a list that is drawn; default {}", kDrawnProblems))
       ->type_name("N")
       ->group("Problem");
 }
@@ -60,11 +60,11 @@ const BenchSweep* BenchSweepOption::named() const {
 }
 
 std::vector<AttentionProblem> BenchSweepOption::problems(const BenchSweep& list, std::uint64_t seed) const {
-  if (list.name == "drawn") {
+  if (list.draw) {
     const auto count = count_ ? parse_integer_in("count", *count_, 1, 10000) : kDrawnProblems;
-    return drawn_problems(seed, static_cast<int>(count));
+    return list.draw(seed, static_cast<int>(count));
   }
-  if (count_) throw BadInput("count", *count_, "is of --sweep drawn alone");
+  if (count_) throw BadInput("count", *count_, "is of lists that are drawn alone, as --sweep drawn");
   return list.problems();
 }
 

@@ -62,12 +62,18 @@ std::string names_of(const std::vector<Machine>& machines) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// What is simulated where no kernel was named, on every machine by the same rule: the highest rung of
-/// FlashAttention-2 for all GPUs since the A100 that takes the problem and the choices; else FlashAttention-2
+/// What is simulated where no kernel was named, on every machine by the same rule: what stands before the
+/// ladder for the problem; the highest rung of FlashAttention-2 for all GPUs since the A100. It takes the
+/// problem and the choices; else FlashAttention-2
 /// as the CPU has it.
 DefaultKernel default_kernel(const std::vector<Machine>& machines, const AttentionProblem& problem,
                              const std::vector<Direction>& directions, const KernelOptions& choices) {
   std::string passed_over;
+  for (const Kernel* kernel : all_kernels()) {
+    const bool first = kernel->first_choice && kernel->first_choice(problem);
+    if (!first || hindrance(*kernel, machines, problem, directions, choices)) continue;
+    return {kernel, fmt::format("default for {}: made for problems like this one", names_of(machines))};
+  }
   for (const Kernel* kernel : portable_rungs()) {
     const auto lack = hindrance(*kernel, machines, problem, directions, choices);
     if (!lack) {

@@ -132,6 +132,19 @@ __device__ __forceinline__ float* row_value(const KernelArguments& args, TensorN
   return tensor.head<float>(batch, head) + row * tensor.row_stride;
 }
 
+/// Makes the scores of a lane's half row before entry `first` and behind entry `last` of it `masked`.
+template <int kBlocks>
+__device__ __forceinline__ void mask_half_row(Accumulator (&row)[kBlocks], int half, int first, int last,
+                                              float masked) {
+#pragma unroll
+  for (int j = 0; j < kBlocks; ++j) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      if (8 * j + e < first || 8 * j + e > last) row[j].x[2 * half + e] = masked;
+    }
+  }
+}
+
 /// Makes the invisible scores of a block `masked`. Rows are queries from `first_row` on, columns keys from
 /// `first_col`; or, if kKeyRows, the other way round. The lane's first entry is at row lane / 4, column
 /// 2 * (lane % 4).
@@ -148,13 +161,7 @@ __device__ __forceinline__ void mask_block(WarpAccumulator<kMBlocks, kNBlocks>& 
       const int first = (kKeyRows ? band.first_query(row) : band.first_key(row)) - lane_col;
       const bool is_row = row < (kKeyRows ? band.seqlen_k : band.seqlen_q);
       const int last = (!is_row ? -1 : kKeyRows ? band.last_query(row) : band.last_key(row)) - lane_col;
-#pragma unroll
-      for (int j = 0; j < 2 * kNBlocks; ++j) {
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          if (8 * j + e < first || 8 * j + e > last) s.tile[i][j].x[2 * half + e] = masked;
-        }
-      }
+      mask_half_row(s.tile[i], half, first, last, masked);
     }
   }
 }

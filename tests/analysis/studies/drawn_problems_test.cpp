@@ -6,6 +6,8 @@
 
 #include <set>
 
+#include "gpu/registry/kernel_registry.hpp"
+
 namespace tilescope {
 namespace {
 
@@ -49,6 +51,34 @@ TEST_CASE("a seed draws the same problems every time, the first of many as of fe
   CHECK(crossing > 10);
   CHECK(small > 40);
   CHECK(small < 160);
+}
+
+TEST_CASE("drawn batches to decode are ones that gpu:decode takes, of every length, size and group") {
+  const Kernel& decode = find_kernel("gpu:decode");
+  const std::vector<AttentionProblem> problems = drawn_decode_problems(7, 200);
+  CHECK(drawn_decode_problems(7, 200) == problems);
+  std::set<std::int64_t> head_dims, groups;
+  int single = 0, split = 0, mixed = 0, drafted = 0, few_keys = 0, many_keys = 0;
+  for (const AttentionProblem& p : problems) {
+    CAPTURE(describe(p));
+    const ProgramOptions options = decode.default_options(p);
+    REQUIRE(!decode.refusal(p, Direction::forward, options));
+    head_dims.insert(p.head_dim);
+    groups.insert(p.group_size());
+    single += p.batch == 1;
+    split += decode.programs(Direction::forward, p, options).size() == 2;
+    mixed += !p.key_lengths.empty();
+    drafted += p.seqlen_q > 1;
+    few_keys += p.seqlen_k < 1000;
+    many_keys += p.seqlen_k > 64 << 10;
+    CHECK(p.batch <= 256);
+    CHECK(4 * p.batch * p.heads_kv * p.seqlen_k * p.head_dim <= 8'000'000'000);
+  }
+  CHECK(head_dims == std::set<std::int64_t>{64, 128});
+  CHECK(groups == std::set<std::int64_t>{1, 2, 4, 5, 8, 16});
+  for (const int count : {single, mixed, drafted, few_keys, many_keys}) CHECK(count > 10);
+  CHECK(split > 50);
+  CHECK(split < 150);
 }
 
 TEST_CASE(

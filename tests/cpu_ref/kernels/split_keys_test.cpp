@@ -58,8 +58,59 @@ TEST_CASE("split and packed, random problems lie within the judge's bound, and d
     TileObserver observer;
     reference.run(splitting_kernel(), options, Direction::forward, &observer);
     CHECK(reference.judge(Direction::forward).passed());
-    const auto where = first_divergence(reference, splitting_kernel(), options, Direction::forward, observer);
-    if (where) FAIL_CHECK(describe(*where, p));
+    const auto check_log = [&] {
+      const auto where =
+          first_divergence(reference, splitting_kernel(), options, Direction::forward, observer);
+      if (where) FAIL_CHECK(describe(*where, p));
+    };
+    check_log();
+    for (PassLog& log : observer.passes) log.has_accesses = false;  // as a GPU kernel's
+    check_log();
+  }
+}
+
+TEST_CASE("automatic splits share out what is visited, and no tiles that a window hides") {
+  AttentionProblem problem{
+      .batch = 2, .heads = 4, .heads_kv = 4, .seqlen_q = 1, .seqlen_k = 4096, .head_dim = 16};
+  ProgramOptions options = ProgramOptions::with_tile({16, 64});
+  options.splits = {Kind::automatic, 132};
+  const auto splits = [&] {
+    return build_programs(Algorithm::flash2, Direction::forward, problem, options).front().splits.count;
+  };
+  CHECK(splits() == 16);  // 128 CTAs, of 64 tiles
+  problem.key_lengths = {4096, 640};
+  CHECK(splits() == 16);  // by the longest sequence
+  problem.key_lengths = {640, 640};
+  CHECK(splits() == 10);  // 80 CTAs; of nine splits four would have nothing
+  problem.key_lengths = {};
+  problem.causal = true;
+  problem.window_left = 639;
+  CHECK(splits() == 10);
+  problem.window_left = 255;  // four tiles
+  CHECK(splits() == 1);
+}
+
+TEST_CASE("the tiles that a band leaves packed rows are those that its mask leaves them") {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    testing::ProblemGenerator random(seed);
+    const TileShape tile = random.tile(24);
+    AttentionProblem problem = random.problem(tile);
+    problem.seqlen_q = random.between(1, 40);
+    if (random.chance(0.4)) problem = random.padded(problem);
+    CAPTURE(seed);
+    CAPTURE(describe(problem));
+    const int rows = static_cast<int>(problem.group_size() * problem.seqlen_q);
+    for (std::int64_t entry = 0; entry < problem.batch; ++entry) {
+      for (int block = 0; block < ceil_div(rows, tile.block_m); ++block) {
+        const TileRuns expected = problem.mask_of(entry).packed_kv_tiles(tile, rows, block);
+        const TileRange range = packed_kv_tiles(problem.band(entry), tile, rows, block);
+        CHECK(expected.count() == range.count());
+        for (int step = 0; step < range.count(); ++step) {
+          CHECK(expected[step] == range.begin + step);
+          CHECK(expected.full(range.begin + step) == range.full(range.begin + step));
+        }
+      }
+    }
   }
 }
 

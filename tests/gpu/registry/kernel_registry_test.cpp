@@ -118,7 +118,9 @@ TEST_CASE("ranks launch the highest rung first, of kernels whose launches can ad
   }
 }
 
-TEST_CASE("the ladder has one kernel a rung, and those beside it have a tile that a rung has too") {
+TEST_CASE(
+    "the ladder has one kernel a rung, and those beside it have a tile that a rung has too, or problems for "
+    "which they stand before it") {
   int rung = 0;
   for (const GpuKernel& kernel : gpu_ladder()) CHECK(kernel.row.rung == ++rung);
   CHECK(rung >= 4);
@@ -128,11 +130,36 @@ TEST_CASE("the ladder has one kernel a rung, and those beside it have a tile tha
     const AttentionProblem problem{.head_dim = 64, .dtype = ElementType::fp16};
     const ProgramOptions own = kernel.default_options(problem);
     CHECK(!kernel.refusal(problem, Direction::forward, own));
+    if (kernel.first_choice) continue;
     const auto takes = [&](const GpuKernel& other) {
       return !other.row.refusal(problem, Direction::forward, own);
     };
     CHECK(std::any_of(gpu_ladder().begin(), gpu_ladder().end(), takes));
   }
+}
+
+TEST_CASE(
+    "gpu:decode stands before the ladder where the rows of a group fill one of its tiles, splits and packs") {
+  const Kernel& decode = find_gpu_kernel("gpu:decode").row;
+  AttentionProblem problem{.heads = 32,
+                           .heads_kv = 8,
+                           .seqlen_q = 1,
+                           .seqlen_k = 65536,
+                           .head_dim = 128,
+                           .dtype = ElementType::bf16};
+  const auto passes = [&] {
+    return decode.programs(Direction::forward, problem, decode.default_options(problem));
+  };
+  CHECK(decode.first_choice(problem));
+  REQUIRE(passes().size() == 2);
+  CHECK(passes()[0].num_ctas() == 8 * passes()[0].splits.count);  // a q tile a group
+  CHECK(passes()[0].splits.count == 14);                          // 112 of 132 SMs
+  problem.seqlen_q = 4;
+  CHECK(decode.first_choice(problem));
+  problem.seqlen_q = 5;  // 20 rows
+  CHECK(!decode.first_choice(problem));
+  problem.batch = 64;  // all SMs have a q tile by themselves
+  CHECK(passes().size() == 1);
 }
 
 TEST_CASE("every pass fits the SM of every chip that its row names for A100 and H100") {

@@ -42,16 +42,15 @@ TEST_CASE("peers answer with samples or with what they lack") {
 
 TEST_CASE("what no peer computes is not asked for") {
   PeerProcess process(shell(kHello + "read request; exit 1"), 5);
-  AttentionProblem padded = kProblem;
-  padded.key_lengths = {40};
-  CHECK(process.time("a:b", padded, Direction::forward, {}).lacks.find("without padding") !=
-        std::string::npos);
+  AttentionProblem dropped = kProblem;
+  dropped.dropout = 0.5;
+  CHECK(process.time("a:b", dropped, Direction::forward, {}).lacks.find("dropout") != std::string::npos);
 }
 
-TEST_CASE("peers are told of groups, both lengths and the window") {
+TEST_CASE("peers are told of groups, both lengths, those of batch entries and the window") {
   PeerProcess process(shell(kHello + R"(
     read request; case $request in
-    *'"heads":2,"heads_kv":1,'*'"seqlen_k":64,"seqlen_q":16'*'"window":[8,0]'*) echo '{"samples_s": [1.0]}';;
+    *'"heads":2,"heads_kv":1,"key_lengths":[40]'*'"seqlen_k":64,"seqlen_q":16'*'"window":[8,0]'*) echo '{"samples_s": [1.0]}';;
     *) echo '{"lacks": "another problem"}';; esac)"),
                       5);
   AttentionProblem problem = kProblem;
@@ -59,6 +58,7 @@ TEST_CASE("peers are told of groups, both lengths and the window") {
   problem.seqlen_q = 16;
   problem.window_left = 8;
   problem.window_right = 0;
+  problem.key_lengths = {40};
   CHECK(process.time("a:b", problem, Direction::forward, {}).lacks.empty());
 }
 

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpu:decode, combine: the results of the splits, each weighted by exp(LSE), as they come. A split in which a
+// row sees no key, LSE = -inf, changes no bit of it: so a row's result does not depend on how many splits the
+// longest sequence of the batch has.
+#pragma once
+
+#include "gpu/kernels/decode/decode.hpp"
+#include "gpu/kernels/decode/rows.cuh"
+#include "gpu/primitives/common/score.cuh"
+#include "gpu/primitives/sm80/mma.cuh"
+#include "gpu/primitives/sm90/fences.cuh"
+
+namespace tilescope::sm80 {
+
+/// Four columns of a row of O, relative to the largest LSE so far.
+struct CombinedColumns {
+  float max = kMinusInfinity, sum = 0.0f;
+  float4 out = {0.0f, 0.0f, 0.0f, 0.0f};
+
+  __device__ __forceinline__ void add(const float4& part, float lse) {
+    const float new_max = fmaxf(max, lse), from = new_max == kMinusInfinity ? 0.0f : new_max;
+    const float before = exp2_approx((max - from) * kLog2E), here = exp2_approx((lse - from) * kLog2E);
+    max = new_max;
+    sum = fmaf(sum, before, here);
+    out = {fmaf(out.x, before, part.x * here), fmaf(out.y, before, part.y * here),
+           fmaf(out.z, before, part.z * here), fmaf(out.w, before, part.w * here)};
+  }
+};
+
+/// CTA: one q tile, a thread for each four columns of its rows. Partial results are read past L1, once.
+template <ElementType kType, int kHeadDim>
+__global__ __launch_bounds__(Decode::combine_threads(kHeadDim),
+                             1) void decode_combine(const __grid_constant__ KernelArguments args,
+                                                    const __grid_constant__ DecodeArguments decode) {
+  constexpr int kLanes = kHeadDim / 4, kRows = DecodeShape::kRows;
+  constexpr int kAtOnce = Decode::combine_threads(kHeadDim) / kRows;  // splits whose LSE is loaded together
+  __shared__ float row_values[kAtOnce][kRows];  // by one warp: a row's 4 bytes would be a part of a sector
+  gpu::sm90::wait_for_kernel_before();
+  const int thread = static_cast<int>(threadIdx.x), row = thread / kLanes, col = thread % kLanes * 4;
+  const DecodeRows rows(args, decode, decode_work(args, decode), kRows);
+  const bool exists = rows.has(row) && col < args.head_dim;
+  const DeviceTensor& parts = args[TensorName::out_partial];
+  CombinedColumns columns;
+#pragma unroll 1
+  for (int first = 0; first < decode.splits.count; first += kAtOnce) {
+    const int here = min(kAtOnce, decode.splits.count - first);
+    if (rows.has(thread % kRows) && thread / kRows < here) {
+      row_values[thread / kRows][thread % kRows] =
+          __ldcg(rows.at(args[TensorName::lse_partial], decode, first + thread / kRows, thread % kRows));
+    }
+    __syncthreads();
+    if (exists) {
+      const float* part = rows.at(parts, decode, first, row) + col;
+#pragma unroll 8
+      for (int i = 0; i < here; ++i) {
+        columns.add(__ldcg(reinterpret_cast<const float4*>(part + i * decode.batch * parts.batch_stride)),
+                    row_values[i][row]);
+      }
+    }
+    __syncthreads();
+  }
+  if (exists) {
+    const float normaliser = inverse_sum(columns.sum);
+    const float4 x = columns.out;
+    *reinterpret_cast<uint2*>(rows.at<std::uint16_t>(args[TensorName::out], row) + col) = {
+        pack<kType>(x.x * normaliser, x.y * normaliser), pack<kType>(x.z * normaliser, x.w * normaliser)};
+    if (col == 0) row_values[0][row] = row_lse(columns.max, 1.0f, columns.sum);
+  }
+  __syncthreads();
+  if (thread < kRows && rows.has(thread))
+    *rows.at<float>(args[TensorName::lse], thread) = row_values[0][thread];
+}
+
+}  // namespace tilescope::sm80

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpu:decode, beside the ladder: few queries and many keys, where the bytes of K and V are the time
+// (Flash-Decoding). Several CTAs share the keys of a q tile, whose rows are the query heads of a group packed
+// together, and a second launch combines what they leave. Plain C++.
+#pragma once
+
+#include "gpu/registry/gpu_kernel.hpp"
+
+namespace tilescope {
+
+/// The forward pass at a compiled head dimension: every warp has all rows of the q tile and 16 of a kv tile's
+/// keys, so that no fragment of K or V is read by two warps.
+struct DecodeShape {
+  int head_dim = 0;
+
+  static constexpr int kRows = 16;      // of Q: those of one product of the tensor cores
+  static constexpr int kWarpKeys = 16;  // likewise
+  static constexpr int kCtasPerSm = 2;  // on Hopper; an A100 has room for one
+  static constexpr int kPartPadding =
+      8;  // eight rows of a part of O that are stored at once lie in different banks
+
+  constexpr int warps() const { return head_dim <= 128 ? 4 : 2; }
+  constexpr int threads() const { return 32 * warps(); }
+  constexpr TileShape tile() const { return {kRows, kWarpKeys * warps()}; }
+  /// Tiles of K and V in shared memory. All but one are under way while that one is computed: 64 to 80 KiB a
+  /// CTA, where 4.8 TB/s in 0.7 us are 25 KiB an SM. They fit the 99 KiB of a CTA on sm_86.
+  constexpr int stages() const { return head_dim <= 64 ? 6 : 3; }
+
+  /// Shared memory, offsets in bytes: the stages; the warps' maxima and sums of rows, and the rows' maxima.
+  /// Before the last stage is filled Q lies in it, and behind the last tile the warps' parts of O in all.
+  constexpr int k(int stage) const { return stage * 2 * kv_bytes(); }
+  constexpr int v(int stage) const { return k(stage) + kv_bytes(); }
+  constexpr int q() const { return k(stages() - 1); }
+  constexpr int rows() const { return k(stages()); }
+  constexpr int end() const { return rows() + 4 * kRows * (warps() + 1); }
+  constexpr int part_row() const { return head_dim + kPartPadding; }
+  constexpr int part_bytes() const { return 4 * warps() * kRows * part_row(); }
+
+ private:
+  constexpr int kv_bytes() const { return 2 * tile().block_n * head_dim; }
+};
+
+struct Decode {
+  static constexpr std::string_view name = "gpu:decode";
+  static constexpr std::string_view summary =
+      "few queries, many keys: keys split over CTAs, a group's heads in one tile, a second launch combines";
+  static constexpr Algorithm algorithm = Algorithm::flash2;
+  static constexpr int rung = 0;  // forward alone
+  static constexpr int kHeadDims[] = {64, 128, 256};
+  static constexpr FeatureSet kFeatures{Feature::fp16,        Feature::bf16,          Feature::causal,
+                                        Feature::window,      Feature::grouped_heads, Feature::signed_scale,
+                                        Feature::key_padding, Feature::bnhd_rows,     Feature::split_keys,
+                                        Feature::packed_heads};
+  static constexpr Capabilities can{
+      .forward = kFeatures, .backward = {}, .head_dims = kHeadDims, .row_bytes_multiple = 16};
+  static constexpr ChipRange chips{.first = 80};
+  static std::vector<BackwardOrder> backward_orders() { return {}; }
+  static ProgramOptions default_options(const AttentionProblem&);
+  /// Where the rows of a group, one a query, fill no more than one tile.
+  static bool first_choice(const AttentionProblem&);
+  static LaunchShape launch_shape(const TileProgram&);
+  static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
+
+  static constexpr DecodeShape shape(std::int64_t head_dim) {
+    return {head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256};
+  }
+  /// Of the pass that combines: one for each four columns of a q tile.
+  static constexpr int combine_threads(int compiled_head_dim) {
+    return DecodeShape::kRows * compiled_head_dim / 4;
+  }
+};
+
+}  // namespace tilescope

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The launches of gpu:decode's two passes, of one type and compiled head dimension.
+#pragma once
+
+#include "gpu/kernels/decode/combine.cuh"
+#include "gpu/kernels/decode/forward.cuh"
+#include "gpu/launch/launch.cuh"
+
+namespace tilescope {
+
+template <ElementType kType, int kHeadDim>
+void launch_decode(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
+  const AttentionProblem& problem = program.problem;
+  const DecodeArguments decode{program.splits, program.pack_gqa ? static_cast<int>(problem.group_size()) : 1,
+                               static_cast<int>(problem.batch)};
+  CtaGrid grid = cta_for_each_item(program);
+  grid.early = program.name == PassName::combine;
+  const LaunchShape shape = Decode::launch_shape(program);
+  const auto launch = [&](auto* kernel) {
+    launch_ctas(kernel, program.name, grid, shape, stream, arguments, decode);
+  };
+  if (program.name == PassName::combine) return launch(sm80::decode_combine<kType, kHeadDim>);
+  if (arguments.log.states) return launch(sm80::decode_forward<kType, kHeadDim, true>);
+  launch(sm80::decode_forward<kType, kHeadDim, false>);
+}
+
+}  // namespace tilescope

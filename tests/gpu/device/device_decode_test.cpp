@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpu:decode on a device: against its mirror tile by tile, and which schedules leave its bits as they are.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <utility>
+
+#include "gpu/launch/device_session.hpp"
+#include "tests/gpu/device/device_cases.hpp"
+
+namespace tilescope {
+namespace {
+
+using namespace testing;
+using enum TensorName;
+using Kind = SplitPolicy::Kind;
+
+const GpuKernel& decode_kernel() { return find_gpu_kernel("gpu:decode"); }
+
+ProgramOptions decode_options(const AttentionProblem& problem, const SplitPolicy& splits, bool pack_gqa) {
+  ProgramOptions options = decode_kernel().row.default_options(problem);
+  options.splits = splits;
+  options.pack_gqa = pack_gqa;
+  return options;
+}
+
+TensorSet run(TensorSet&& tensors, const ProgramOptions& options) {
+  decode_kernel().row.run(options, Direction::forward, tensors, nullptr);
+  return std::move(tensors);
+}
+
+void check_same(const TensorSet& a, const TensorSet& b) {
+  CHECK(same_bits(a[out], b[out]));
+  CHECK(same_bits(a[lse], b[lse]));
+}
+
+TEST_CASE("gpu:decode: random problems, split and packed in any way, each tile as its mirror's") {
+  const Kernel& kernel = decode_kernel().row;
+  for (unsigned seed = 1; seed <= 24; ++seed) {
+    ProblemGenerator random(seed);
+    const std::int64_t head_dim = 8 * random.between(1, 32);
+    const TileShape tile = kernel.default_options({.head_dim = head_dim})[PassName::forward].tile;
+    AttentionProblem problem = random.problem(tile);
+    problem.seqlen_q = random.chance(0.5) ? random.between(1, 4) : problem.seqlen_q;
+    problem.head_dim = head_dim;
+    problem.dtype = random.chance(0.5) ? ElementType::fp16 : ElementType::bf16;
+    if (random.chance(0.2)) problem.softmax_scale = -0.2;
+    if (random.chance(0.4)) problem = random.padded(problem);
+    const SplitPolicy policies[] = {{},
+                                    {Kind::number, random.between(1, 9)},
+                                    {Kind::fixed, tile.block_n * random.between(1, 3)},
+                                    {Kind::automatic, 30}};
+    const ProgramOptions options = decode_options(problem, policies[seed % 4], random.chance(0.5));
+    CAPTURE(seed);
+    CAPTURE(to_string(options.splits));
+    judge_on_device(kernel, problem, options, Direction::forward, true);
+  }
+}
+
+/// A batch of two sequences of 200 and 450 keys, the latter in a tensor of `keys`.
+AttentionProblem two_sequences(std::int64_t keys) {
+  return {.batch = 2,
+          .heads = 12,
+          .heads_kv = 3,
+          .seqlen_q = 3,
+          .seqlen_k = keys,
+          .head_dim = 128,
+          .dtype = ElementType::bf16,
+          .causal = true,
+          .key_lengths = {200, 450}};
+}
+
+TEST_CASE("gpu:decode: heads that are packed, and rows that lie apart, change no bit") {
+  const AttentionProblem problem = two_sequences(450);
+  const TensorSet inputs = with_inputs(problem);
+  const ProgramOptions options = decode_options(problem, {Kind::number, 3}, true);
+  const TensorSet packed = run(with_inputs(problem), options);
+  check_same(run(with_inputs(problem), decode_options(problem, {Kind::number, 3}, false)), packed);
+
+  DeviceSession session(decode_kernel().row, decode_kernel().launch, problem, Direction::forward, options,
+                        TensorLayout::bnhd);
+  for (const TensorName name : {q, k, v}) session.upload(name, inputs[name]);
+  for (std::size_t pass = 0; pass < session.programs().size(); ++pass) session.launch(pass);
+  session.synchronize();
+  session.check_guards();
+  Tensor apart(packed[out].shape(), packed[out].dtype());
+  session.download(out, apart);
+  session.synchronize();
+  CHECK(same_bits(apart, packed[out]));
+}
+
+TEST_CASE("gpu:decode: splits of fixed length give a sequence the same bits beside longer ones") {
+  const AttentionProblem shorter = two_sequences(450), longer = two_sequences(1000);
+  TensorSet inputs = with_inputs(shorter);
+  TensorSet padded(longer);
+  padded[q] = inputs[q].as(shorter.dtype);
+  for (const TensorName name : {k, v}) {
+    const Tensor& from = inputs[name];
+    Tensor& to = padded.allocate(name);  // NaN, where there are no keys
+    for (std::int64_t batch = 0; batch < 2; ++batch) {
+      for (std::int64_t head = 0; head < from.shape().heads; ++head) {
+        std::memcpy(to.row(batch, head, 0), from.row(batch, head, 0),
+                    static_cast<std::size_t>(2 * from.shape().rows * from.shape().cols));
+      }
+    }
+  }
+  const auto with = [](const AttentionProblem& problem) {
+    return decode_options(problem, {Kind::fixed, 128}, true);
+  };
+  check_same(run(std::move(inputs), with(shorter)), run(std::move(padded), with(longer)));
+}
+
+}  // namespace
+}  // namespace tilescope
