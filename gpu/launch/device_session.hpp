@@ -20,6 +20,17 @@ enum class TensorLayout : std::uint8_t {
   bnhd,  // (batch, rows, heads, cols): what a projection layer writes
 };
 
+/// VisitTables in device memory.
+class DeviceVisitTables {
+ public:
+  DeviceVisitTables(const TileProgram& program, cudaStream_t stream);
+  DeviceVisits visits() const;
+
+ private:
+  DeviceBuffer blocks_, tiles_, bits_;
+  int blocks_of_entry_;
+};
+
 class DeviceSession {
  public:
   /// Allocates every tensor that the passes touch, poisoned with NaN.
@@ -66,7 +77,7 @@ class DeviceSession {
   std::map<int, double> busy_cycles(std::size_t index);
 
  private:
-  KernelArguments arguments(const TileProgram& program) const;
+  KernelArguments arguments(std::size_t index) const;
   DeviceTensor device_tensor(TensorName name) const;
   DeviceDescales device_descales(TensorName of) const;
   void download_head(TensorName name, std::int64_t batch, std::int64_t head, void* destination);
@@ -79,9 +90,10 @@ class DeviceSession {
   Stream stream_;
   std::map<TensorName, DeviceBuffer> buffers_;
   std::int64_t device_bytes_ = 0;
-  DeviceBuffer counter_;                         // of persistent CTAs
-  DeviceBuffer key_lengths_;                     // of the batch entries, where there is padding
-  std::map<TensorName, DeviceBuffer> descales_;  // of q, k and v, where they are not 1
+  DeviceBuffer counter_;                             // of persistent CTAs
+  DeviceBuffer key_lengths_;                         // of the batch entries, where there is padding
+  std::map<TensorName, DeviceBuffer> descales_;      // of q, k and v, where they are not 1
+  std::map<std::size_t, DeviceVisitTables> visits_;  // of the passes that walk them
 };
 
 }  // namespace tilescope
