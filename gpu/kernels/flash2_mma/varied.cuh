@@ -17,12 +17,14 @@ namespace tilescope::sm80 {
 /// The walk of a CTA over the tiles of a band.
 struct BandWalk {
   TileRange range;
-  Scan scan;
+  const KernelArguments& args;
   int wave_parity;
 
   __device__ __forceinline__ int count() const { return range.count(); }
   __device__ __forceinline__ bool empty() const { return range.empty(); }
-  __device__ __forceinline__ int tile(int step) const { return scan_tile(scan, range, wave_parity, step); }
+  __device__ __forceinline__ int tile(int step) const {
+    return scan_tile(args.scan, range, wave_parity, step);
+  }
   __device__ __forceinline__ bool full(int, int tile) const { return range.full(tile); }
   __device__ __forceinline__ void load_entry_after(int) const {}
   __device__ __forceinline__ void load_slope(int) const {}
@@ -126,7 +128,7 @@ __device__ __forceinline__ auto walk_of(const KernelArguments& args, const CtaWo
     __shared__ SharedVisits shared;
     return TableWalk(args, shared, work, begins_with_sinks);
   } else {
-    return BandWalk{range_of(), args.scan, work.wave_parity};
+    return BandWalk{range_of(), args, work.wave_parity};
   }
 }
 
