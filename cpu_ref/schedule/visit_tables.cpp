@@ -2,7 +2,9 @@
 #include "cpu_ref/schedule/visit_tables.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <string>
 
 namespace tilescope {
 namespace {
@@ -56,6 +58,13 @@ std::vector<std::uint32_t> bits_of_tile(const std::vector<std::vector<Interval>>
   return bits;
 }
 
+void require_places(const AttentionProblem& problem, std::size_t count, const std::string& of_what) {
+  constexpr int kMost = std::numeric_limits<int>::max();
+  if (count <= static_cast<std::size_t>(kMost)) return;
+  throw BadInput("problem", describe(problem),
+                 "its tables of visited tiles may hold " + std::to_string(kMost) + " " + of_what);
+}
+
 }  // namespace
 
 VisitTables visit_tables(const TileProgram& program) {
@@ -73,6 +82,8 @@ VisitTables visit_tables(const TileProgram& program) {
     const Mask mask = problem.mask_of(entry);
     for (int block = 0; block < program.num_blocks(); ++block) {
       const TileRuns visited = program.inner_tiles(static_cast<int>(entry), block);
+      require_places(problem, tables.tiles.size() + static_cast<std::size_t>(visited.count()), "tiles");
+      require_places(problem, tables.bits.size(), "words of bits");
       tables.blocks.push_back({static_cast<int>(tables.tiles.size()), visited.count()});
       const auto seen = seen_of_rows(mask, program, block);
       for (int i = 0; i < visited.count(); ++i) {

@@ -93,35 +93,6 @@ std::int64_t most_steps(const TileProgram& program) {
 
 }  // namespace
 
-namespace {
-
-/// @param stream  the launches' own: it does not wait for the default one, whose copies may still be under
-/// way when cudaMemcpy returns
-template <typename Element>
-DeviceBuffer uploaded(const std::string& name, const std::vector<Element>& elements, cudaStream_t stream) {
-  const auto bytes = static_cast<std::int64_t>(elements.size() * sizeof(Element));
-  DeviceBuffer buffer(name, std::max<std::int64_t>(bytes, sizeof(Element)));
-  check_cuda(cudaMemcpyAsync(buffer.data(), elements.data(), static_cast<std::size_t>(bytes),
-                             cudaMemcpyHostToDevice, stream),
-             "uploading the " + name);
-  return buffer;
-}
-
-}  // namespace
-
-DeviceVisitTables::DeviceVisitTables(const TileProgram& program, cudaStream_t stream)
-    : blocks_of_entry_(program.problem.key_lengths.empty() ? 0 : program.num_blocks()) {
-  const VisitTables tables = visit_tables(program);
-  blocks_ = uploaded("blocks' visited tiles", tables.blocks, stream);
-  tiles_ = uploaded("visited tiles", tables.tiles, stream);
-  bits_ = uploaded("bits of visited tiles", tables.bits, stream);
-}
-
-DeviceVisits DeviceVisitTables::visits() const {
-  return {static_cast<const VisitedTiles*>(blocks_.data()), static_cast<const VisitedTile*>(tiles_.data()),
-          static_cast<const std::uint32_t*>(bits_.data()), blocks_of_entry_};
-}
-
 DeviceSession::DeviceSession(const Kernel& row, PassLauncher launch, const AttentionProblem& problem,
                              Direction direction, const ProgramOptions& options, TensorLayout layout,
                              std::optional<std::uint64_t> placement)

@@ -10,6 +10,7 @@
 
 #include "cpu_ref/launch/step_times.hpp"
 #include "gpu/launch/device.hpp"
+#include "gpu/launch/device_tables.hpp"
 #include "gpu/registry/gpu_kernel.hpp"
 
 namespace tilescope {
@@ -18,17 +19,6 @@ namespace tilescope {
 enum class TensorLayout : std::uint8_t {
   bhnd,  // (batch, heads, rows, cols)
   bnhd,  // (batch, rows, heads, cols): what a projection layer writes
-};
-
-/// VisitTables in device memory.
-class DeviceVisitTables {
- public:
-  DeviceVisitTables(const TileProgram& program, cudaStream_t stream);
-  DeviceVisits visits() const;
-
- private:
-  DeviceBuffer blocks_, tiles_, bits_;
-  int blocks_of_entry_;
 };
 
 class DeviceSession {
