@@ -17,6 +17,7 @@
 #include "cpu_ref/numeric/tensor.hpp"
 #include "cpu_ref/schedule/problem.hpp"
 #include "cpu_ref/schedule/tile_program.hpp"
+#include "cpu_ref/schedule/visit_tables.hpp"
 
 namespace tilescope {
 
@@ -79,6 +80,8 @@ struct Kernel {
   LaunchShape (*launch_shape)(const TileProgram&, const Chip&) = nullptr;
   /// Which operands of a pass the copy engine loads, and how; null: none.
   std::vector<Boxes> (*boxes)(const TileProgram&) = nullptr;
+  /// TileProgram::bit_reads of a pass over scores; null: 0.
+  int (*bit_reads)(const TileProgram&) = nullptr;
   ChipRange chips = {};
   /// The problems for which it stands before the ladder; null: none.
   bool (*first_choice)(const AttentionProblem&) = nullptr;
@@ -93,6 +96,8 @@ struct Kernel {
     std::vector<TileProgram> all = build_programs(algorithm, direction, problem, options);
     for (TileProgram& program : all) {
       if (boxes) program.boxes = boxes(program);
+      if (bit_reads && !program.phases.empty()) program.bit_reads = bit_reads(program);
+      if (program.bit_reads > 0) program.words.pass = program.words.pass + visit_words(program);
     }
     return all;
   }

@@ -137,6 +137,7 @@ std::int64_t TileProgram::filled_bytes(TensorName tensor, std::int64_t head, std
                                   [tensor](const Boxes& boxes) { return boxes.tensor == tensor; });
   if (found == boxes.end() || end <= begin) return 0;
   const TensorExtent extent = this->extent(tensor);
+  if (extent.indexing == TileIndexing::head) return extent.cols * (found->panel_bytes - extent.element_bytes);
   const auto up = [](std::int64_t x, std::int64_t to) { return (x + to - 1) / to * to; };
   const TileShape accessed = access_tile();
   const std::int64_t tile_rows = extent.indexing == TileIndexing::n ? accessed.block_n : accessed.block_m;

@@ -48,6 +48,7 @@ inline constexpr std::int64_t kSectorBytes = 32;
 /// inside a sector takes one sector more, and one in which the row ends inside a sector always does. Counted
 /// on an H200 and an H100 at each multiple of 8: head_dim 72 in 16 bits takes 304 bytes for rows of 144.
 /// Rows lie one after the other and are multiples of 16 bytes; there is no padding.
+/// Of numbers of heads: each is asked for by itself, and comes in a panel, a sector.
 struct Boxes {
   TensorName tensor;
   int rows = 0;
@@ -56,7 +57,7 @@ struct Boxes {
   bool operator==(const Boxes&) const = default;
 };
 
-/// Accesses to words in memory by which CTAs agree, each of a sector.
+/// Accesses to words in memory by which CTAs agree, or that tell them what to do, each of a sector.
 struct WordAccesses {
   std::int64_t asked = 0, told = 0;
 
@@ -163,9 +164,12 @@ struct TileProgram {
   std::vector<std::vector<Operand>> phases;
   std::vector<Operand> epilogue;
   std::vector<Boxes> boxes;  // of operands that are loaded so: what a kernel's row says
+  /// The same: how many warps ask for each entry's bit in tables (visit_tables.hpp), in which CTAs find what
+  /// they visit; 0: they compute it.
+  int bit_reads = 0;
   bool evict_first(TensorName tensor) const;
-  /// Accesses to the counter of blocks and the flags of DqStart: by the pass, by each CTA, and beside each
-  /// access of kind store_then_reduce that stores, or reduces.
+  /// Accesses to the counter of blocks, the flags of DqStart and the tables of visited tiles: by the pass, by
+  /// each CTA, and beside each access of kind store_then_reduce that stores, or reduces.
   struct {
     WordAccesses pass, cta, first_sum, later_sum;
   } words;

@@ -118,15 +118,12 @@ DeviceSession::DeviceSession(const Kernel& row, PassLauncher launch, const Atten
     descales_.emplace(name, DeviceBuffer("descales of " + std::string(to_string(name)),
                                          Tensor(descale_shape(problem, name), ElementType::fp32).bytes()));
   }
+  for (std::size_t pass = 0; pass < programs_.size(); ++pass) {
+    if (programs_[pass].bit_reads > 0) visits_.emplace(pass, DeviceVisitTables(programs_[pass], stream()));
+  }
   if (problem.key_lengths.empty()) return;
   const std::vector<int> lengths(problem.key_lengths.begin(), problem.key_lengths.end());
-  const std::int64_t bytes = problem.batch * static_cast<std::int64_t>(sizeof(int));
-  key_lengths_ = DeviceBuffer("key lengths", bytes);
-  // On the launches' own stream: it does not wait for the default one, whose copies may still be under way
-  // when cudaMemcpy returns.
-  check_cuda(cudaMemcpyAsync(key_lengths_.data(), lengths.data(), static_cast<std::size_t>(bytes),
-                             cudaMemcpyHostToDevice, stream()),
-             "uploading the key lengths");
+  key_lengths_ = uploaded("key lengths", lengths, stream());
 }
 
 TensorExtent DeviceSession::extent_of(TensorName name) const {
@@ -153,8 +150,8 @@ DeviceDescales DeviceSession::device_descales(TensorName of) const {
           static_cast<int>(shape.cols)};
 }
 
-KernelArguments DeviceSession::arguments(const TileProgram& program) const {
-  KernelArguments arguments = pass_arguments(program);
+KernelArguments DeviceSession::arguments(std::size_t index) const {
+  KernelArguments arguments = pass_arguments(programs_[index]);
   for (int i = 0; i < kNumRowTensors; ++i) {
     arguments.tensors[static_cast<std::size_t>(i)] = device_tensor(static_cast<TensorName>(i));
   }
@@ -163,6 +160,15 @@ KernelArguments DeviceSession::arguments(const TileProgram& program) const {
   arguments.descale_k = device_descales(TensorName::k);
   arguments.descale_v = device_descales(TensorName::v);
   if (!problem_.key_lengths.empty()) arguments.key_lengths = static_cast<const int*>(key_lengths_.data());
+  if (const auto visits = visits_.find(index); visits != visits_.end()) {
+    arguments.visits = visits->second.visits();
+  }
+  const auto numbers = [this](TensorName name) {
+    return holds(name) ? static_cast<float*>(buffers_.at(name).data()) : nullptr;
+  };
+  arguments.score_mods.alibi_slopes = numbers(TensorName::alibi_slopes);
+  arguments.score_mods.sinks = numbers(TensorName::sink);
+  arguments.score_mods.dsinks = numbers(TensorName::dsink);
   return arguments;
 }
 
@@ -226,7 +232,7 @@ Tensor DeviceSession::head(TensorName name, std::int64_t batch_head) {
 void DeviceSession::launch(std::size_t index, cudaStream_t stream) {
   log_text(LogLevel::trace,
            [&] { return "launch of " + kernel_name_ + ": " + launch_text(programs_[index]); });
-  launch_(programs_[index], arguments(programs_[index]), stream);
+  launch_(programs_[index], arguments(index), stream);
   check_cuda(cudaGetLastError(),
              "launching " + kernel_name_ + " " + std::string(to_string(programs_[index].name)));
 }
@@ -253,7 +259,7 @@ PassLog DeviceSession::observe(std::size_t index) {
   DeviceBuffer visited("tile log counters", ctas * static_cast<std::int64_t>(sizeof(int)));
   states.zero(stream_.get());
   visited.zero(stream_.get());
-  KernelArguments observed = arguments(program);
+  KernelArguments observed = arguments(index);
   observed.log = {static_cast<DeviceTileState*>(states.data()), static_cast<int*>(visited.data()),
                   static_cast<int>(capacity)};
   launch_(program, observed, stream_.get());
@@ -296,7 +302,7 @@ StepTimes DeviceSession::time_steps(std::size_t index, int most_notes) {
   const auto bytes = static_cast<std::int64_t>(notes.size() * sizeof(notes[0]));
   DeviceBuffer buffer("step notes", bytes);
   buffer.zero(stream());
-  KernelArguments timed = arguments(program);
+  KernelArguments timed = arguments(index);
   timed.clock = {static_cast<std::uint32_t*>(buffer.data()), static_cast<int>(stride), log2_every,
                  (1 << log2_every) - 1};
   launch_(program, timed, stream());
@@ -388,8 +394,9 @@ void run_on_device(const Kernel& row, PassLauncher launch, const ProgramOptions&
   DeviceSession session(row, launch, tensors.problem(), direction, options);
   using enum TensorName;
   const bool forward = direction == Direction::forward;
-  const auto inputs = forward ? std::vector<TensorName>{q, k, v}
-                              : std::vector<TensorName>{q, k, v, out, lse, row_max, row_sum, probs, dout};
+  auto inputs = forward ? std::vector<TensorName>{q, k, v}
+                        : std::vector<TensorName>{q, k, v, out, lse, row_max, row_sum, probs, dout};
+  inputs.insert(inputs.end(), {alibi_slopes, sink});
   for (TensorName name : inputs) {
     if (session.holds(name)) session.upload(name, tensors[name]);
   }
@@ -404,7 +411,7 @@ void run_on_device(const Kernel& row, PassLauncher launch, const ProgramOptions&
   session.synchronize();
   session.check_guards();
   auto results = forward ? std::vector<TensorName>{out, lse, row_max, row_sum, probs}
-                         : std::vector<TensorName>{dq, dk, dv};
+                         : std::vector<TensorName>{dq, dk, dv, dsink};
   if (observer) {  // what passes leave to later ones
     if (forward) results.insert(results.end(), {scores, out_accum});
     if (!forward) results.insert(results.end(), {delta, dq_accum, dk_accum, dv_accum, dprobs, dscores});

@@ -10,6 +10,7 @@
 
 #include "cpu_ref/launch/step_times.hpp"
 #include "gpu/launch/device.hpp"
+#include "gpu/launch/device_tables.hpp"
 #include "gpu/registry/gpu_kernel.hpp"
 
 namespace tilescope {
@@ -66,7 +67,7 @@ class DeviceSession {
   std::map<int, double> busy_cycles(std::size_t index);
 
  private:
-  KernelArguments arguments(const TileProgram& program) const;
+  KernelArguments arguments(std::size_t index) const;
   TensorExtent extent_of(TensorName name) const;
   DeviceTensor device_tensor(TensorName name) const;
   DeviceDescales device_descales(TensorName of) const;
@@ -80,9 +81,10 @@ class DeviceSession {
   Stream stream_;
   std::map<TensorName, DeviceBuffer> buffers_;
   std::int64_t device_bytes_ = 0;
-  DeviceBuffer counter_;                         // of persistent CTAs
-  DeviceBuffer key_lengths_;                     // of the batch entries, where there is padding
-  std::map<TensorName, DeviceBuffer> descales_;  // of q, k and v, where they are not 1
+  DeviceBuffer counter_;                             // of persistent CTAs
+  DeviceBuffer key_lengths_;                         // of the batch entries, where there is padding
+  std::map<TensorName, DeviceBuffer> descales_;      // of q, k and v, where they are not 1
+  std::map<std::size_t, DeviceVisitTables> visits_;  // of the passes that walk them
 };
 
 }  // namespace tilescope

@@ -9,6 +9,7 @@
 #include "cpu_ref/numeric/philox.hpp"
 #include "cpu_ref/schedule/tile_program.hpp"
 #include "cpu_ref/schedule/tile_schedule.hpp"
+#include "cpu_ref/schedule/visit_tables.hpp"
 
 namespace tilescope {
 
@@ -66,6 +67,24 @@ struct DeviceDescales {
   int blocks = 1;               // numbers in a row: one, or one a tile
 };
 
+/// VisitTables (cpu_ref/schedule/visit_tables.hpp) in device memory.
+struct DeviceVisits {
+  const VisitedTiles* blocks = nullptr;  // null: the pass computes what it visits
+  const VisitedTile* tiles = nullptr;
+  const std::uint32_t* bits = nullptr;
+  int blocks_of_entry = 0;  // from one batch entry to the next; 0: all are alike
+};
+
+/// ScoreMods in units of the scores, which a scaled score is |scale| times, and numbers of query heads.
+struct DeviceScoreMods {
+  float softcap = 0.0f;  // 0: none
+  float log_bias = 0.0f;
+  float per_scale = 1.0f;               // 1 / |scale|: to units
+  const float* alibi_slopes = nullptr;  // null: none
+  const float* sinks = nullptr;
+  float* dsinks = nullptr;
+};
+
 struct KernelArguments {
   std::array<DeviceTensor, kNumRowTensors> tensors;
   Grid grid;
@@ -84,6 +103,8 @@ struct KernelArguments {
   const int* key_lengths = nullptr;  // of the batch entries, where some keys are padding
   DeviceDescales descale_q, descale_k, descale_v;
   int diagonal_slices = 1;  // parts a side of a tile that the mask cuts
+  DeviceVisits visits;
+  DeviceScoreMods score_mods;
 
   TILESCOPE_HOST_DEVICE const DeviceTensor& operator[](TensorName name) const {
     return tensors[static_cast<int>(name)];

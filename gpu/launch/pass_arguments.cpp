@@ -33,6 +33,12 @@ KernelArguments pass_arguments(const TileProgram& program) {
   arguments.softmax_scale = scale.signed_scale;
   arguments.softmax_scale_log2 = scale.softmax.log2;
   arguments.score_sign = scale.sign;
+  if (problem.score_mods.any()) {
+    const auto in_units = [&](double value) { return static_cast<float>(value / double{scale.magnitude}); };
+    arguments.score_mods.softcap = in_units(problem.score_mods.softcap);
+    arguments.score_mods.log_bias = in_units(problem.score_mods.log_bias);
+    arguments.score_mods.per_scale = in_units(1.0);
+  }
   if (problem.dropout > 0) arguments.dropout = DropoutMask(problem.seed, problem.dropout);
   return arguments;
 }

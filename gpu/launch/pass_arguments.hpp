@@ -12,7 +12,7 @@ namespace tilescope {
 /// The tensors that these passes touch.
 std::set<TensorName> tensors_of(const std::vector<TileProgram>& programs);
 
-/// All but the tensors, the work counter and the logs.
+/// All but what lies in memory: the tensors, the work counter, tables, numbers of heads and logs.
 KernelArguments pass_arguments(const TileProgram& program);
 
 }  // namespace tilescope

@@ -2,6 +2,7 @@
 #include "gpu/launch/pass_runner.hpp"
 
 #include "cpu_ref/numeric/descales.hpp"
+#include "cpu_ref/numeric/random_inputs.hpp"
 #include "cpu_ref/primitives/kernel_scale.hpp"
 #include "gpu/launch/device_session.hpp"
 #include "gpu/launch/random_fill.hpp"
@@ -25,6 +26,14 @@ void make_all_descales(DeviceSession& session, const AttentionProblem& problem) 
   TensorSet made(problem);
   for (const TensorName name : {q, k, v}) made.descales(name) = make_descales(problem, name);
   session.upload_descales(made);
+}
+
+void fill_numbers_of_heads(DeviceSession& session, const AttentionProblem& problem) {
+  TensorSet made(problem);
+  fill_score_operands(made);
+  for (const TensorName name : {alibi_slopes, sink}) {
+    if (session.holds(name)) session.upload(name, made[name]);
+  }
 }
 
 void copy(DeviceSession& from, DeviceSession& to, TensorName name) {
@@ -54,6 +63,7 @@ PassRunner::PassRunner(const GpuKernel& kernel, const AttentionProblem& problem,
   DeviceSession& session = state_->session;
   for (const TensorName name : {q, k, v}) fill(session, problem, name);
   make_all_descales(session, problem);
+  fill_numbers_of_heads(session, problem);
   if (direction == Direction::backward) fill(session, problem, dout);
   session.synchronize();
   if (direction == Direction::forward) return;
@@ -62,6 +72,7 @@ PassRunner::PassRunner(const GpuKernel& kernel, const AttentionProblem& problem,
   own.passes = kernel.row.default_options(problem).passes;
   DeviceSession forward(kernel.row, kernel.launch, problem, Direction::forward, own);
   for (const TensorName name : {q, k, v}) fill(forward, problem, name);
+  fill_numbers_of_heads(forward, problem);
   for (std::size_t pass = 0; pass < forward.programs().size(); ++pass) forward.launch(pass);
   for (const TensorName name : kForwardResults) copy(forward, session, name);
   forward.synchronize();

@@ -107,6 +107,9 @@ GpuKernel make_gpu_kernel() {
                    .launch = nullptr};
   if constexpr (requires { Rung::fp8_sums(); }) kernel.row.fp8_sums = Rung::fp8_sums();
   if constexpr (requires(TileProgram program) { Rung::boxes(program); }) kernel.row.boxes = Rung::boxes;
+  if constexpr (requires(TileProgram program) { Rung::bit_reads(program); }) {
+    kernel.row.bit_reads = Rung::bit_reads;
+  }
   if constexpr (requires { Rung::on_ranks; }) kernel.row.on_ranks = Rung::on_ranks;
   if constexpr (requires(AttentionProblem problem) { Rung::first_choice(problem); })
     kernel.row.first_choice = Rung::first_choice;

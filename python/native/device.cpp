@@ -81,11 +81,17 @@ std::vector<const Kernel*> fastest_first(const AttentionProblem& problem, int co
   return kernels;
 }
 
+/// Tables, and numbers of heads, are put into memory by sessions alone, not for tensors of others.
+bool needs_tables(const Kernel& kernel, const AttentionProblem& problem) {
+  return kernel.on_gpu() && (problem.mask.any() || problem.score_mods.any());
+}
+
 bool computes(const Kernel& kernel, const AttentionProblem& problem, const KernelUse& use, bool backward) {
   try {
     const Direction direction = backward ? Direction::backward : Direction::forward;
     const ProgramOptions options = options_of(kernel, problem, use);
-    return !kernel.refusal(problem, direction, options) && !build_lack(kernel, problem, direction, options);
+    return !kernel.refusal(problem, direction, options) && !needs_tables(kernel, problem) &&
+           !build_lack(kernel, problem, direction, options);
   } catch (const BadInput&) {  // of a choice that it does not know
     return false;
   }
@@ -121,6 +127,11 @@ DeviceLaunch::DeviceLaunch(const AttentionProblem& problem, const KernelUse& use
   const ProgramOptions options = options_of(row, problem, use);
   require_supported(row, problem, direction, options);
   for (const auto& [text, strides] : given) require_row_stride(text, strides[2]);
+  if (needs_tables(row, problem)) {
+    throw BadInput("problem", describe(problem),
+                   "must be without mask and score modifiers on tensors in a GPU's memory; on the CPU's they "
+                   "are there");
+  }
   require_runnable(row);
   if (const auto lack = build_lack(row, problem, direction, options)) {
     throw MachineLacks(std::string(row.name) + " " + *lack);

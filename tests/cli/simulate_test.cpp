@@ -119,6 +119,14 @@ TEST_CASE("simulate says what of the bytes belongs to no tile") {
   CHECK(!contains(out_of("gpu:flash2-mma", "64"), "of these reads"));
   // 8 heads of Q, and of K and V for each of its 16 tiles: 1024 rows with 64 bytes of zeros.
   CHECK(contains(out_of("gpu:flash3", "96"), "forward: 17.30 MB of these reads are zeros beyond tensors"));
+  // 64 CTAs of 16 kv tiles: where these are, which each is, and a slope, by sectors.
+  const std::string varied = run_program({"simulate", "--seqlen", "1k", "--dtype", "fp16", "--kernel",
+                                          "gpu:flash2-mma", "--alibi", "--detail"})
+                                 .out;
+  CAPTURE(varied);
+  CHECK(
+      contains(varied, "forward: tables of visited tiles take 34.82 kB of these reads, 0 B of the writes\n"));
+  CHECK(contains(varied, "forward: 1.792 kB of these reads are what sectors hold beside numbers of heads\n"));
   // 64 heads of 16 q tiles, which 1 + 1 + 2 + 2 ... 8 + 8 = 72 kv tiles visit, with two flags each.
   const std::string backward =
       run_program({"simulate", "--batch", "4", "--heads", "16", "--seqlen", "1024", "--head-dim", "128",

@@ -11,8 +11,8 @@ import sys
 import tempfile
 
 PROGRAM = sys.argv[1]
-# kernel and choices, queries, keys, head_dim, type, passes, and whether what is written is equal too: gpu:standard
-# writes lse by one lane a row, a sector each.
+# kernel and choices, queries, keys, head_dim, type, passes, whether what is written is equal too (gpu:standard writes
+# lse by one lane a row, a sector each), and what else the problem has.
 CASES = [
     ("gpu:standard", 128, 128, 64, "fp16", "fwd", False),
     ("gpu:flash1", 128, 128, 64, "fp16", "fwd", True),
@@ -24,6 +24,8 @@ CASES = [
     ("gpu:decode --splits fixed:128", 16, 1000, 128, "bf16", "fwd", True),
     ("gpu:decode --splits 2 --heads 16 --window 300,20", 1, 1000, 128, "fp16", "fwd", True),  # eight heads packed
     ("gpu:decode --splits 2 --heads 16 --pack-gqa off", 8, 400, 256, "bf16", "fwd", True),
+    ("gpu:flash2-mma", 256, 256, 64, "fp16", "fwd", True, "--causal --mask documents:70,0,150,36 --softcap 20"),
+    ("gpu:flash2-mma", 256, 200, 128, "bf16", "fwd", True, "--mask block-causal:48 --alibi --learned-sink"),
     ("gpu:flash3-basic", 200, 200, 64, "fp16", "fwd+bwd", True),
     ("gpu:flash3-basic", 128, 200, 128, "bf16", "fwd+bwd", True),
     ("gpu:flash3", 200, 200, 64, "fp16", "fwd", True),
@@ -49,9 +51,9 @@ def by_formula(arguments: list[str]) -> tuple[int, int]:
 
 
 failed = False
-for kernel, queries, keys, head_dim, dtype, passes, writes_too in CASES:
+for kernel, queries, keys, head_dim, dtype, passes, writes_too, *more in CASES:
     heads = "" if "--heads" in kernel else "--heads 2"
-    problem = f"--kernel {kernel} --batch 1 {heads} --heads-kv 2 --seqlen-q {queries} --seqlen-k {keys} --head-dim {head_dim} --dtype {dtype} --pass {passes}"
+    problem = f"--kernel {kernel} --batch 1 {heads} --heads-kv 2 --seqlen-q {queries} --seqlen-k {keys} --head-dim {head_dim} --dtype {dtype} --pass {passes} {' '.join(more)}"
     is_, should = counted(problem.split()), by_formula(problem.split())
     right = is_[0] == should[0] and (not writes_too or is_[1] == should[1])
     failed |= not right

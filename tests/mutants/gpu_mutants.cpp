@@ -103,10 +103,19 @@ AttentionProblem padded(AttentionProblem problem) {
   return problem;
 }
 
+/// Documents side by side, of which one ends inside a tile, with every score modifier.
+AttentionProblem varied(AttentionProblem problem) {
+  problem.causal = true;
+  problem.seqlen_q = problem.seqlen_k;
+  problem.mask = {MaskKind::documents, {problem.seqlen_k - 50, 50}};
+  problem.score_mods = {.softcap = 2.0, .alibi = true, .learned_sink = true, .log_bias = 0.5};
+  return problem;
+}
+
 /// gpu:decode in three splits, first, being quick. Each kernel causal; with all features; with outliers. The
 /// other backward orders with all features, that of the tensor cores in bf16 with head dimension 128;
 /// Hopper's at every head dimension that it is compiled for, and there with shared kv tiles. With padding,
-/// and with tiles cut finer, those that can.
+/// with documents and modified scores, and with tiles cut finer, those that can.
 std::vector<Case> prepare_cases() {
   std::vector<Case> cases;
   if (const Kernel& decode = find_gpu_kernel("gpu:decode").row; is_mutated(decode)) {
@@ -170,6 +179,11 @@ std::vector<Case> prepare_cases() {
     }
     if (ordered && kernel.can.forward.has(Feature::key_padding)) {
       add_case(kernel, Direction::backward, padded(causal), InputKind::normal, fused, cases);
+    }
+    if (ordered && kernel.can.backward.has(Feature::mask_rules)) {
+      add_case(kernel, Direction::backward, varied(plain), InputKind::normal, fused, cases);
+      add_case(kernel, Direction::backward, varied(ragged_problem(kernel, ElementType::bf16, 128)),
+               InputKind::normal, BackwardOrder::split, cases);
     }
     if (kernel.smallest_part > 0) {
       constexpr int kSlices = 4;

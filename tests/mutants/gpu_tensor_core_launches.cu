@@ -53,6 +53,18 @@ PassKernel fp16_kernel(PassName pass, bool general, bool drops) {
                  : sm80::flash2_mma_dkdv<kType, 64, true, Features::plain>;
 }
 
+PassKernel varied_kernel(PassName pass, bool bf16) {
+  constexpr Features kFeatures = Features::varied;
+  if (bf16) {
+    constexpr ElementType kType = ElementType::bf16;
+    if (pass == PassName::forward) return sm80::flash2_mma_forward<kType, 128, kFeatures>;
+    if (pass == PassName::dq) return sm80::flash2_mma_dq<kType, 128, kFeatures>;
+    return sm80::flash2_mma_dkdv<kType, 128, false, kFeatures>;
+  }
+  if (pass == PassName::forward) return sm80::flash2_mma_forward<ElementType::fp16, 64, kFeatures>;
+  return sm80::flash2_mma_dkdv<ElementType::fp16, 64, true, kFeatures>;
+}
+
 }  // namespace
 
 // gpu_hopper_launches.cu has those of sm_90 alone, and gpu:decode.
@@ -79,7 +91,8 @@ void Flash2Mma::launch(const TileProgram& program, const KernelArguments& argume
              "asking for the compute capability");
   const bool bf16 = program.problem.dtype == ElementType::bf16;
   const bool general = arguments.log.states != nullptr || arguments.key_lengths != nullptr;
-  launch_pass(bf16                          ? bf16_kernel(program.name)
+  launch_pass(program.bit_reads > 0         ? varied_kernel(program.name, bf16)
+              : bf16                        ? bf16_kernel(program.name)
               : program.diagonal_slices > 1 ? sliced_kernel(program.name, general)
                                             : fp16_kernel(program.name, general, arguments.dropout.active()),
               program, flash2_mma_launch_shape(program, major), arguments, stream);

@@ -279,15 +279,17 @@ std::string beside_tiles_lines(const RunEntry& run, Direction direction,
     }
     for (const PassRecord& pass : run.passes) {
       if (pass.name != to_string(program.name)) continue;
+      const bool tables = program.bit_reads > 0;
       if (filled > 0) {
-        text += fmt::format(
-            "  {}: {} of these reads are zeros beyond tensors and parts of sectors, which "
-            "the copy engine's boxes bring\n",
-            pass.name, in_bytes(filled).text);
+        text += fmt::format("  {}: {} of these reads are {}\n", pass.name, in_bytes(filled).text,
+                            tables ? "what sectors hold beside numbers of heads"
+                                   : "zeros beyond tensors and parts of sectors, which the copy engine's "
+                                     "boxes bring");
       }
       if (asked + told > 0) {
-        text += fmt::format("  {}: flags and counters of CTAs take {} of these reads, {} of the writes\n",
-                            pass.name, in_bytes(asked).text, in_bytes(told).text);
+        text += fmt::format("  {}: {} take {} of these reads, {} of the writes\n", pass.name,
+                            tables ? "tables of visited tiles" : "flags and counters of CTAs",
+                            in_bytes(asked).text, in_bytes(told).text);
       }
     }
   }

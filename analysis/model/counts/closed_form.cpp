@@ -188,12 +188,16 @@ OperandBytes operand_bytes(const TileProgram& program, const std::vector<EqualEn
 }
 
 /// What crosses beside one operand's own bytes where it is loaded by boxes.
-std::int64_t filled_bytes(const TileProgram& program, TensorName tensor, Part part) {
+/// @param moved  these bytes
+std::int64_t filled_bytes(const TileProgram& program, TensorName tensor, Part part, std::int64_t moved) {
   const AttentionProblem& p = program.problem;
   const TensorExtent extent = tensor_extent(p, tensor);
   const bool loaded_so = std::any_of(program.boxes.begin(), program.boxes.end(),
                                      [tensor](const Boxes& boxes) { return boxes.tensor == tensor; });
   if (!loaded_so) return 0;
+  if (extent.indexing == TileIndexing::head) {
+    return moved / program.tile_bytes(tensor) * program.filled_bytes(tensor, 0, 0, 1);
+  }
   const bool by_m = extent.indexing == TileIndexing::m, owned = by_m == (program.axis == Axis::q);
   const TileShape tile = program.access_tile();
   const int tile_rows = by_m ? tile.block_m : tile.block_n;
@@ -251,7 +255,7 @@ std::vector<TensorTraffic> tensor_traffic(const TileProgram& program) {
       const bool sum = operand.kind == AccessKind::store_then_reduce,
                  stored = sum || operand.kind == AccessKind::store;
       if (operand.kind == AccessKind::load)
-        traffic.filled_bytes += filled_bytes(program, operand.tensor, part);
+        traffic.filled_bytes += filled_bytes(program, operand.tensor, part, bytes.moved);
       const std::int64_t stores = sum ? bytes.distinct : stored ? bytes.moved : 0;
       traffic.store_bytes += stores;
       (operand.kind == AccessKind::load ? traffic.load_bytes : traffic.reduce_bytes) += bytes.moved - stores;

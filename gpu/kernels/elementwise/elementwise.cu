@@ -5,6 +5,7 @@
 
 #include "gpu/launch/launch.cuh"
 #include "gpu/primitives/common/element.cuh"
+#include "gpu/primitives/common/score.cuh"
 #include "gpu/primitives/common/work_item.cuh"
 #include "gpu/primitives/sm90/fences.cuh"
 
@@ -31,9 +32,21 @@ int lanes_for(int head_dim, int width) {
 /// Rows of the largest tile of the delta pass.
 constexpr int kMostDeltaRows = 256;
 
-/// `lanes` lanes a row; kChunks: each takes 16 bytes at a time, else one element.
+/// This thread's part of a sum over the CTA's threads, all of which enter. @return the sum, of thread 0
+__device__ float sum_of_cta(float part) {
+  __shared__ float sums[kWarps];
+  for (int bit = 16; bit > 0; bit /= 2) part += __shfl_xor_sync(0xFFFFFFFFu, part, bit);
+  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = part;
+  __syncthreads();
+  float sum = 0.0f;
+  for (int warp = 0; threadIdx.x == 0 && warp < kWarps; ++warp) sum += sums[warp];
+  return sum;
+}
+
+/// `lanes` lanes a row; kChunks: each takes 16 bytes at a time, else one element. kSinks: the gradient of the
+/// head's learned sink is summed, - sum of e^(sink - lse) * delta.
 /// @param flags  of a q tile (DqStart), which are cleared in dq, and not dq_accum; 0: dq_accum is, if there
-template <typename Element, bool kChunks>
+template <typename Element, bool kChunks, bool kSinks>
 __global__ void delta_pass(const __grid_constant__ KernelArguments args, int block_m, int lanes, int flags) {
   using Part = std::conditional_t<kChunks, Chunk<Element>, Element>;
   constexpr int kWidth = sizeof(Part) / sizeof(Element);
@@ -78,9 +91,20 @@ __global__ void delta_pass(const __grid_constant__ KernelArguments args, int blo
     for (int bit = lanes / 2; bit > 0; bit /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, bit);
     if (row < end && thread % lanes == 0) deltas[row - begin] = sum;
   }
+  __shared__ float sink;
+  if (kSinks && thread == 0) sink = __ldcg(args.score_mods.sinks + head);
   __syncthreads();
+  float dsink = 0.0f;
   for (int row = begin + thread; row < end; row += kElementwiseThreads) {
     *args[TensorName::delta].row<float>(batch, head, row) = deltas[row - begin];
+    if constexpr (kSinks) {
+      const float lse = __ldcg(args[TensorName::lse].row<float>(batch, head, row));
+      if (sink != kMinusInfinity) dsink -= __expf(sink - lse) * deltas[row - begin];
+    }
+  }
+  if constexpr (kSinks) {
+    dsink = sum_of_cta(dsink);
+    if (thread == 0) atomicAdd(args.score_mods.dsinks + head, dsink);
   }
 }
 
@@ -162,9 +186,16 @@ void launch_delta(const TileProgram& program, const KernelArguments& arguments, 
                                      arguments[TensorName::dq_accum]);
   if (program.tile.block_m > kMostDeltaRows)
     throw std::logic_error("the delta pass has no room for its tile");
+  float* const dsinks = arguments.score_mods.dsinks;
+  if (dsinks) {
+    check_cuda(cudaMemsetAsync(dsinks, 0, static_cast<std::size_t>(arguments.heads) * sizeof(float), stream),
+               "clearing dsink");
+  }
   dispatch_element(program.problem.dtype, [&]<typename Element>() {
-    launch_grid(chunks ? delta_pass<Element, true> : delta_pass<Element, false>, program,
-                {kElementwiseThreads, 0}, stream, arguments, program.tile.block_m,
+    const auto kernel = dsinks ? (chunks ? delta_pass<Element, true, true> : delta_pass<Element, false, true>)
+                        : chunks ? delta_pass<Element, true, false>
+                                 : delta_pass<Element, false, false>;
+    launch_grid(kernel, program, {kElementwiseThreads, 0}, stream, arguments, program.tile.block_m,
                 lanes_for(arguments.head_dim, chunks ? Chunk<Element>::kSize : 1),
                 program.dq_start == DqStart::cleared ? 0 : program.dq_flags);
   });

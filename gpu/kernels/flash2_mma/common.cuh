@@ -4,6 +4,7 @@
 
 #include "gpu/kernels/flash2_mma/launch.hpp"
 #include "gpu/kernels/flash2_mma/shapes.hpp"
+#include "gpu/kernels/flash2_mma/varied.cuh"
 #include "gpu/launch/kernel_arguments.hpp"
 #include "gpu/primitives/common/computed_again.cuh"
 #include "gpu/primitives/common/score.cuh"
@@ -196,10 +197,10 @@ __device__ __forceinline__ bool visible(const VisibleBand& band, int query, int 
 
 /// This lane's part of the sum of f(entry) over the visible entries of a block with queries as rows (or, if
 /// kKeyRows, keys). For the tile log.
-template <bool kKeyRows, int kMBlocks, int kNBlocks, typename F>
+/// @param seen  a band, or the SeenEntries of a tile with the same rows
+template <bool kKeyRows, int kMBlocks, int kNBlocks, typename Seen, typename F>
 __device__ __forceinline__ double visible_sum(const WarpAccumulator<kMBlocks, kNBlocks>& acc,
-                                              const VisibleBand& band, int first_row, int first_col, int lane,
-                                              F f) {
+                                              const Seen& seen, int first_row, int first_col, int lane, F f) {
   double sum = 0.0;
 #pragma unroll
   for (int i = 0; i < kMBlocks; ++i) {
@@ -209,7 +210,7 @@ __device__ __forceinline__ double visible_sum(const WarpAccumulator<kMBlocks, kN
       for (int e = 0; e < 4; ++e) {
         const int row = first_row + 16 * i + 8 * (e / 2) + (lane >> 2);
         const int col = first_col + 8 * j + 2 * (lane & 3) + e % 2;
-        if (kKeyRows ? visible(band, col, row) : visible(band, row, col)) {
+        if (kKeyRows ? visible(seen, col, row) : visible(seen, row, col)) {
           sum += static_cast<double>(f(acc.tile[i][j].x[e]));
         }
       }
@@ -257,14 +258,13 @@ __device__ __forceinline__ float rounded(float value) {
 }
 
 /// Adds the scores of a block to the tile log, as the softmax would take them without a mask.
-template <bool kKeyRows, int kMBlocks, int kNBlocks>
+template <bool kKeyRows, int kMBlocks, int kNBlocks, typename Seen>
 __device__ __forceinline__ void log_scores(const TileLogEntry& entry, const KernelArguments& args,
-                                           const VisibleBand& band,
-                                           const WarpAccumulator<kMBlocks, kNBlocks>& s, int first_row,
-                                           int first_col, int lane) {
+                                           const Seen& seen, const WarpAccumulator<kMBlocks, kNBlocks>& s,
+                                           int first_row, int first_col, int lane) {
   if (!entry.open()) return;
   entry.add(&DeviceTileState::scores,
-            visible_sum<kKeyRows>(s, band, first_row, first_col, lane,
+            visible_sum<kKeyRows>(s, seen, first_row, first_col, lane,
                                   [&](float x) { return signed_product(x, args); }));
 }
 

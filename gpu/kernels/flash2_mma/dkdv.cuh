@@ -94,13 +94,13 @@ struct DkdvBlock {
 
 /// dS^T = P^T * (dP^T - delta), with P before its dropout and rounding. P^T and dS^T are left as operands,
 /// and in shared memory for the group's other warps and, dS, for those that compute dQ.
-template <ElementType kType, bool kDropout, int kQueryBlocks, typename Shared>
-__device__ __forceinline__ void make_dscores(const KernelArguments& args, const Shared& shared, int stage,
-                                             const DkdvBlock& block, const VisibleBand& sees,
-                                             const TileLogEntry& entry, WarpAccumulator<2, kQueryBlocks>& p,
-                                             WarpAccumulator<2, kQueryBlocks>& ds,
-                                             Fragment (&p_own)[kQueryBlocks][2],
-                                             Fragment (&ds_own)[kQueryBlocks][2]) {
+/// @param derivatives  of the scores' modifiers, by which dS is multiplied where there are any
+template <ElementType kType, bool kDropout, int kQueryBlocks, typename Shared, typename Seen,
+          typename Derivatives>
+__device__ __forceinline__ void make_dscores(
+    const KernelArguments& args, const Shared& shared, int stage, const DkdvBlock& block, const Seen& sees,
+    const TileLogEntry& entry, WarpAccumulator<2, kQueryBlocks>& p, WarpAccumulator<2, kQueryBlocks>& ds,
+    Fragment (&p_own)[kQueryBlocks][2], Fragment (&ds_own)[kQueryBlocks][2], const Derivatives& derivatives) {
   const int lane = block.lane;
   double dprobs_sum = 0.0;
 #pragma unroll
@@ -112,8 +112,10 @@ __device__ __forceinline__ void make_dscores(const KernelArguments& args, const 
       Accumulator& dprob = ds.tile[i][j];
       KeepBits keep = 0xF;
       if constexpr (kDropout) {
-        keep = keep_keys_by_queries(args.dropout, block.batch_head, block.first_query + 8 * j,
-                                    block.first_key + 16 * i, lane);
+        if (!Derivatives::kMayBe || args.dropout.active()) {
+          keep = keep_keys_by_queries(args.dropout, block.batch_head, block.first_query + 8 * j,
+                                      block.first_key + 16 * i, lane);
+        }
       }
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
@@ -124,7 +126,21 @@ __device__ __forceinline__ void make_dscores(const KernelArguments& args, const 
           dprobs_sum += static_cast<double>(dropped);
         }
         dprob.x[e] = prob.x[e] * (dropped - (e % 2 == 0 ? delta.x : delta.y));
-        prob.x[e] *= factor;
+        if constexpr (!Derivatives::kMayBe) prob.x[e] *= factor;
+      }
+      if constexpr (Derivatives::kMayBe) {
+        if (derivatives.any()) {
+          const float2 lse = load_shared_float2(shared.lse(stage) + block.lane_rows + 32 * j);
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            const int query = block.first_query + 8 * j + 2 * (lane & 3) + e % 2;
+            const int key = block.first_key + 16 * i + 8 * (e / 2) + (lane >> 2);
+            dprob.x[e] *= derivatives.of(prob.x[e], lse_exponent(e % 2 == 0 ? lse.x : lse.y),
+                                         key - query - args.band.offset());
+          }
+        }
+#pragma unroll
+        for (int e = 0; e < 4; ++e) prob.x[e] *= keep >> e & 1 ? args.dropout.keep_scale : 0.0f;
       }
       Fragment& prob_half = p_own[j / 2][i];
       Fragment& dprob_half = ds_own[j / 2][i];
@@ -189,7 +205,8 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
   const int batch = work.batch, kv_head = work.kv_head, n_block = work.first_block;
   const int first_key = n_block * kTile.block_n;
   const auto band = [&]() -> decltype(auto) { return batch_band<is_general(kFeatures)>(args, batch); };
-  const TileRange range = q_tiles<is_general(kFeatures)>(band(), kTile, n_block);
+  const auto walk =
+      walk_of<kFeatures>(args, work, [&] { return q_tiles<is_general(kFeatures)>(band(), kTile, n_block); });
   const FinerTiles<kFeatures> finer(args, kTile);
   const Interval seen = finer.queries_of_tile(band(), kTile, n_block);
   const auto computed = finer.template queries_of_rows<2>(band(), first_key + 32 * warp_n);
@@ -199,14 +216,20 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     int head;
     int position = 0;  // in the scan
   };
-  const auto advance = [&range](Step& step) {
-    if (++step.position == range.count()) {
+  const auto advance = [&walk](Step& step) {
+    if (++step.position == walk.count()) {
       step.position = 0;
       ++step.head;
     }
   };
+  const auto number_of = [&](const Step& step) {  // among the steps of all heads
+    return (step.head - work.first_head) * walk.count() + step.position;
+  };
+  const auto walked_by = [&](const Step& step) {  // a band's walk is the same for each head
+    return is_varied(kFeatures) ? number_of(step) : step.position;
+  };
   const auto load_q = [&](const Step& step, int stage) {
-    const int first_query = scan_tile(args.scan, range, work.wave_parity, step.position) * kTile.block_m;
+    const int first_query = walk.tile(walked_by(step)) * kTile.block_m;
     const auto rows_of = [&](TensorName name) {
       return streamed_rows<kFeatures>(head_rows(args, name, batch, step.head, args.band.seqlen_q), seen);
     };
@@ -236,16 +259,18 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
       copy_async_4(shared.delta(stage) + 4 * thread,
                    row_value(args, TensorName::delta, batch, step.head, query), valid);
     }
+    walk.load_entry_after(walked_by(step));
+    if (step.position == 0 && step.head != work.first_head) walk.load_slope(step.head);
     commit_copies();
   };
 
   WarpAccumulator<2, kColBlocks> dk, dv;
   dk.clear();
   dv.clear();
-  const float scale = signed_exponent_scale(args);
+  const float scale = product_scale<kFeatures>(args);
 
   Step next{work.first_head};
-  if (!range.empty()) {
+  if (!walk.empty()) {
     load_tile<kAccess, kTile.block_n, kThreads>(
         shared.k(), head_rows(args, TensorName::k, batch, kv_head, band().seqlen_k), first_key, thread);
     load_tile<kAccess, kTile.block_n, kThreads>(
@@ -255,8 +280,8 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
 
   int stage = 0;
 #pragma unroll 1
-  for (Step step = next; !range.empty() && step.head < work.end_head; step = next) {
-    const int m_block = scan_tile(args.scan, range, work.wave_parity, step.position);
+  for (Step step = next; !walk.empty() && step.head < work.end_head; step = next) {
+    const int m_block = walk.tile(walked_by(step));
     const int first_query = m_block * kTile.block_m;
     advance(next);
     // load: this tile has arrived for every thread, and every warp is done with the step before
@@ -266,7 +291,7 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     // compute: S^T = K Q^T, 32 keys x warp_queries
     WarpAccumulator<2, kQueryBlocks> p;
     p.clear();
-    const auto full = [&] { return range.full(m_block); };
+    const auto full = [&] { return walk.full(walked_by(step), m_block); };
     const auto blocks =
         computed.in_tile(first_query);  // of the keys that the warp has in all products but dQ
     const auto own_blocks = blocks.from(kQueryBlocks * warp_m);
@@ -278,11 +303,20 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     });
     const int warp_key = first_key + 32 * warp_n;
     const int warp_query = first_query + kShape.warp_queries() * warp_m;
-    const int visited = (step.head - work.first_head) * range.count() + step.position;
+    const int visited = number_of(step);
     note_step(args, visited);
     const TileLogEntry entry(tile_log<kFeatures>(args), visited, batch, step.head, m_block, n_block);
-    log_scores<true>(entry, args, band(), p, warp_key, warp_query, lane);
-    if (!full()) {
+    const auto sees = [&]() -> decltype(auto) {
+      if constexpr (is_varied(kFeatures)) {
+        return walk.template seen<true, kTile.block_m>(visited, first_key, first_query);
+      } else {
+        return band();
+      }
+    };
+    log_scores<true>(entry, args, sees(), p, warp_key, warp_query, lane);
+    if constexpr (is_varied(kFeatures)) {
+      modify_and_mask<true>(p, args, walk.slope(step.head), sees(), {warp_query, warp_key}, lane);
+    } else if (!full()) {
       mask_block<true>(p, band(), warp_key, warp_query, lane, masked_product(args));
     }
 
@@ -316,7 +350,14 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     Fragment p_own[kQueryBlocks][2], ds_own[kQueryBlocks][2];
     const DkdvBlock block{batch * args.heads + step.head, warp_key,  warp_query, 2 * warp_n,
                           2 * kQueryBlocks * warp_m,      lane_rows, lane};
-    make_dscores<kType, kDropout>(args, shared, stage, block, band(), entry, p, ds, p_own, ds_own);
+    if constexpr (is_varied(kFeatures)) {
+      const ScoreDerivatives derivatives{args, walk.slope(step.head), scale};
+      make_dscores<kType, kDropout>(args, shared, stage, block, sees(), entry, p, ds, p_own, ds_own,
+                                    derivatives);
+    } else {
+      make_dscores<kType, kDropout>(args, shared, stage, block, band(), entry, p, ds, p_own, ds_own,
+                                    NoDerivatives{});
+    }
 
     // dV += P^T dO and dK += dS^T Q over the warp's own queries, before the others' are there
     const auto dout_view = LdmatrixByColumns<kHeadDim>(shared.dout(stage), lane).at(0, kColBlocks * warp_m);

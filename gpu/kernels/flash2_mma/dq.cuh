@@ -50,7 +50,7 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
   const int first_query = m_block * kTile.block_m;
   const int warp_query = first_query + warp * kShape.warp_rows();
   const auto band = [&]() -> decltype(auto) { return batch_band<is_general(kFeatures)>(args, batch); };
-  const TileRange range = kv_tiles(band(), kTile, m_block);
+  const auto walk = walk_of<kFeatures>(args, work, [&] { return kv_tiles(band(), kTile, m_block); });
 
   const FinerTiles<kFeatures> finer(args, kTile);
   const Interval seen = finer.keys_of_tile(band(), kTile, m_block);
@@ -60,24 +60,25 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
   };
   const auto k_rows = rows_of(TensorName::k), v_rows = rows_of(TensorName::v);
   const auto load_kv = [&](int step) {
-    const int first_key = scan_tile(args.scan, range, work.wave_parity, step) * kTile.block_n;
+    const int first_key = walk.tile(step) * kTile.block_n;
     load_tile<kAccess, kTile.block_n, kThreads>(k_tile(step % kStages), k_rows, first_key, thread);
     load_tile<kAccess, kTile.block_n, kThreads>(v_tile(step % kStages), v_rows, first_key, thread);
+    walk.load_entry_after(step);
     commit_copies();
   };
 
   WarpAccumulator<kMBlocks, kDBlocks> dq;
   dq.clear();
-  const float scale = signed_exponent_scale(args);
+  const float scale = product_scale<kFeatures>(args);
   float lse[kMBlocks][2] = {}, delta[kMBlocks][2] = {};
-  if (!range.empty()) {
+  if (!walk.empty()) {
     load_tile<kAccess, kTile.block_m, kThreads>(
         q_tile, head_rows(args, TensorName::q, batch, head, args.band.seqlen_q), first_query, thread);
     load_tile<kAccess, kTile.block_m, kThreads>(
         dout_tile, head_rows(args, TensorName::dout, batch, head, args.band.seqlen_q), first_query, thread);
     load_kv(0);
     for (int step = 1; step < kAhead; ++step) {
-      if (step < range.count()) {
+      if (step < walk.count()) {
         load_kv(step);
       } else {
         commit_copies();
@@ -99,29 +100,38 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
   const auto dout_view = LdmatrixByColumns<kHeadDim>(dout_tile, lane).at(warp * kMBlocks, 0);
 
 #pragma unroll 1
-  for (int step = 0; step < range.count(); ++step) {
+  for (int step = 0; step < walk.count(); ++step) {
     note_step(args, step);
-    const int n_block = scan_tile(args.scan, range, work.wave_parity, step);
+    const int n_block = walk.tile(step);
     const int stage = step % kStages;
     // load
     wait_for_copies<kAhead - 1>();
     __syncthreads();
-    if (kStages > 1 && step + kAhead < range.count()) load_kv(step + kAhead);
-    if (kAhead > 1 && step + kAhead >= range.count()) commit_copies();
+    if (kStages > 1 && step + kAhead < walk.count()) load_kv(step + kAhead);
+    if (kAhead > 1 && step + kAhead >= walk.count()) commit_copies();
 
     // compute: S = Q K^T
     WarpAccumulator<kMBlocks, kNBlocks> p;
     p.clear();
     const int first_key = n_block * kTile.block_n;
-    const auto full = [&] { return range.full(n_block); };
+    const auto full = [&] { return walk.full(step, n_block); };
     const auto blocks = computed.in_tile(first_key);
     on_computed<kFeatures>(full, blocks, [&](const auto& those) {
       multiply_abt<kType, kHeadDim>(p, q_view, LdmatrixByRows<kHeadDim>(k_tile(stage), lane), NoInterleave{},
                                     those);
     });
     const TileLogEntry entry(tile_log<kFeatures>(args), step, batch, head, m_block, n_block);
-    log_scores<false>(entry, args, band(), p, warp_query, first_key, lane);
-    if (!full()) {
+    const auto sees = [&]() -> decltype(auto) {
+      if constexpr (is_varied(kFeatures)) {
+        return walk.template seen<false, kTile.block_n>(step, first_query, first_key);
+      } else {
+        return band();
+      }
+    };
+    log_scores<false>(entry, args, sees(), p, warp_query, first_key, lane);
+    if constexpr (is_varied(kFeatures)) {
+      modify_and_mask<false>(p, args, walk.slope(head), sees(), {warp_query, first_key}, lane);
+    } else if (!full()) {
       mask_block<false>(p, band(), warp_query, first_key, lane, masked_product(args));
     }
 
@@ -146,15 +156,17 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
 
     // dS = P * (dP - delta)
     double probs_sum = 0.0, dprobs_sum = 0.0;
-    const VisibleBand& sees = band();
+    const auto& seen_here = sees();
 #pragma unroll
     for (int i = 0; i < kMBlocks; ++i) {
 #pragma unroll
       for (int j = 0; j < 2 * kNBlocks; ++j) {
         KeepBits keep = 0xF;
         if constexpr (kDropout) {
-          keep = keep_queries_by_keys(args.dropout, work.batch_head, warp_query + 16 * i, first_key + 8 * j,
-                                      lane);
+          if (!is_varied(kFeatures) || args.dropout.active()) {
+            keep = keep_queries_by_keys(args.dropout, work.batch_head, warp_query + 16 * i, first_key + 8 * j,
+                                        lane);
+          }
         }
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
@@ -164,9 +176,27 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
           ds.tile[i][j].x[e] = prob * (dropped - delta[i][e / 2]);
           if (entry.open()) {
             probs_sum += static_cast<double>(rounded<kType>(factor * prob));
-            if (visible(sees, warp_query + 16 * i + 8 * (e / 2) + (lane >> 2),
+            if (visible(seen_here, warp_query + 16 * i + 8 * (e / 2) + (lane >> 2),
                         first_key + 8 * j + 2 * (lane & 3) + e % 2)) {
               dprobs_sum += static_cast<double>(dropped);
+            }
+          }
+        }
+      }
+    }
+    if constexpr (is_varied(kFeatures)) {
+      const ScoreDerivatives derivatives{args, walk.slope(head), scale};
+      if (derivatives.any()) {
+#pragma unroll
+        for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+          for (int j = 0; j < 2 * kNBlocks; ++j) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+              const int query = warp_query + 16 * i + 8 * (e / 2) + (lane >> 2);
+              const int key = first_key + 8 * j + 2 * (lane & 3) + e % 2;
+              ds.tile[i][j].x[e] *=
+                  derivatives.of(p.tile[i][j].x[e], lse[i][e / 2], key - query - args.band.offset());
             }
           }
         }
@@ -197,7 +227,7 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
     }
     if constexpr (kStages == 1) {
       __syncthreads();
-      if (step + 1 < range.count()) load_kv(step + 1);
+      if (step + 1 < walk.count()) load_kv(step + 1);
     }
   }
 

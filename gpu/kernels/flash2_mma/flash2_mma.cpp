@@ -24,7 +24,27 @@ int heads_that_share_l2(const AttentionProblem& problem) {
       std::clamp<std::int64_t>(kSectionBytes / head_bytes, 1, problem.batch * problem.heads));
 }
 
+/// Masks of runs and score modifiers: sm80::Features::varied.
+bool is_varied(const AttentionProblem& problem) { return problem.mask.any() || problem.score_mods.any(); }
+
+/// Whether the forward pass takes the tiles of fewer keys.
+bool narrows_tiles(const AttentionProblem& problem) { return problem.dropout > 0 || is_varied(problem); }
+
 }  // namespace
+
+int Flash2Mma::bit_reads(const TileProgram& program) {
+  if (!is_varied(program.problem)) return 0;
+  const bool shares_keys = program.name == PassName::dkdv || program.name == PassName::dkdvdq;
+  return shares_keys ? mma_dkdv_shape(mma_head_dim(program.problem.head_dim)).warps_m() : 1;
+}
+
+std::vector<Boxes> Flash2Mma::boxes(const TileProgram& program) {
+  if (!is_varied(program.problem)) return {};
+  const auto in_sector = [](TensorName numbers) {
+    return Boxes{.tensor = numbers, .rows = 1, .panel_bytes = kSectorBytes};
+  };
+  return {in_sector(TensorName::alibi_slopes), in_sector(TensorName::sink)};
+}
 
 std::vector<BackwardOrder> Flash2Mma::backward_orders() {
   return {BackwardOrder::fused, BackwardOrder::split, BackwardOrder::single_launch};
@@ -33,7 +53,7 @@ std::vector<BackwardOrder> Flash2Mma::backward_orders() {
 ProgramOptions Flash2Mma::default_options(const AttentionProblem& problem) {
   const int dim = mma_head_dim(problem.head_dim);
   ProgramOptions options;
-  options.set_tile(Direction::forward, mma_forward_shape(dim, problem.dropout > 0).tile);
+  options.set_tile(Direction::forward, mma_forward_shape(dim, narrows_tiles(problem)).tile);
   options.set_tile(Direction::backward, mma_dkdv_shape(dim).tile);
   options[PassName::dq].tile = mma_dq_shape(dim).tile;
   options.backward = backward_orders().front();
@@ -48,7 +68,7 @@ ProgramOptions Flash2Mma::default_options(const AttentionProblem& problem) {
 }
 
 std::vector<PassChoice> Flash2Mma::pass_choices(const AttentionProblem& problem, PassName pass) {
-  if (problem.dropout > 0 || problem.head_dim % 8 != 0 || !problem.key_lengths.empty()) {
+  if (narrows_tiles(problem) || problem.head_dim % 8 != 0 || !problem.key_lengths.empty()) {
     return {{default_options(problem)[pass].tile}};
   }
   std::vector<PassChoice> all;
@@ -84,8 +104,8 @@ LaunchShape flash2_mma_launch_shape(const TileProgram& program, int compute_capa
   };
   switch (program.name) {
     case PassName::forward:
-      return program.problem.dropout > 0 ? launch_shape(mma_forward_shape(dim, true))
-                                         : of_tile(mma_forward_choices(dim));
+      return narrows_tiles(program.problem) ? launch_shape(mma_forward_shape(dim, true))
+                                            : of_tile(mma_forward_choices(dim));
     case PassName::dkdv:
       if (program.single_launch) {  // the dq pass has the same CTAs
         LaunchShape shape = launch_shape(mma_dkdv_shape(dim));

@@ -19,11 +19,18 @@ struct Flash2Mma {
   static constexpr FeatureSet kFeatures{Feature::fp16,         Feature::bf16,          Feature::causal,
                                         Feature::window,       Feature::grouped_heads, Feature::dropout,
                                         Feature::signed_scale, Feature::key_padding,   Feature::bnhd_rows};
-  static constexpr Capabilities can{.forward = kFeatures, .backward = kFeatures, .head_dims = kMmaHeadDims};
+  static constexpr FeatureSet kVaried{Feature::mask_rules, Feature::softcap, Feature::alibi,
+                                      Feature::learned_sink, Feature::log_bias};
+  static constexpr Capabilities can{
+      .forward = kFeatures | kVaried, .backward = kFeatures | kVaried, .head_dims = kMmaHeadDims};
   static constexpr ChipRange chips{.first = 80};
   static constexpr int smallest_part = 16;  // rows of a product's fragments
-  static constexpr FeatureSet lacks_in_parts{Feature::dropout};
+  static constexpr FeatureSet lacks_in_parts = kVaried | FeatureSet{Feature::dropout};
   static std::vector<BackwardOrder> backward_orders();
+  /// 0 but for problems with what few have, for which one instance finds its tiles in tables.
+  static int bit_reads(const TileProgram&);
+  /// Numbers of heads, each of which is asked for by itself.
+  static std::vector<Boxes> boxes(const TileProgram&);
   static ProgramOptions default_options(const AttentionProblem&);
   /// The tile shapes that a pass is compiled for, its own choice first.
   static std::vector<TileShape> tile_choices(const AttentionProblem&, PassName);

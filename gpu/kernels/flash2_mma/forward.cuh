@@ -24,6 +24,21 @@ struct SoftmaxState {
   float sum[kMBlocks][2];
 };
 
+/// Rows begin with the term of a learned sink, which a lane of the four that share them has, not with none.
+template <int kMBlocks>
+__device__ __forceinline__ void begin_with_sink(SoftmaxState<kMBlocks>& rows, const KernelArguments& args,
+                                                float sink, int lane) {
+  if (!args.score_mods.sinks || sink == kMinusInfinity) return;
+#pragma unroll
+  for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      rows.max[i][half] = sink * args.score_mods.per_scale;
+      rows.sum[i][half] = lane % 4 == 0 ? 1.0f : 0.0f;
+    }
+  }
+}
+
 /// One tile of the online softmax: raises the maxima, rescales sums and O, and turns the scores into
 /// un-normalised probabilities.
 template <int kMBlocks, int kNBlocks, int kDBlocks>
@@ -104,7 +119,8 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   const int batch = work.batch, head = work.first_head, m_block = work.first_block;
   const int first_query = m_block * kTile.block_m;
   const auto band = [&]() -> decltype(auto) { return batch_band<is_general(kFeatures)>(args, batch); };
-  const TileRange range = kv_tiles(band(), kTile, m_block);
+  const auto walk = walk_of<kFeatures>(
+      args, work, [&] { return kv_tiles(band(), kTile, m_block); }, true);
 
   const FinerTiles<kFeatures> finer(args, kTile);
   const Interval seen = finer.keys_of_tile(band(), kTile, m_block);
@@ -115,10 +131,11 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   };
   const auto k_rows = rows_of(TensorName::k), v_rows = rows_of(TensorName::v);
   const auto load_kv = [&](int step) {
-    const int first_key = scan_tile(args.scan, range, work.wave_parity, step) * kTile.block_n;
+    const int first_key = walk.tile(step) * kTile.block_n;
     const int stage = step % kStages;
     load_tile<kAccess, kTile.block_n, kThreads>(k_tile(stage), k_rows, first_key, thread);
     load_tile<kAccess, kTile.block_n, kThreads>(v_tile(stage), v_rows, first_key, thread);
+    walk.load_entry_after(step);
     commit_copies();
   };
 
@@ -130,15 +147,16 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
     rows.max[i][0] = rows.max[i][1] = kMinusInfinity;
     rows.sum[i][0] = rows.sum[i][1] = 0.0f;
   }
+  if constexpr (is_varied(kFeatures)) begin_with_sink(rows, args, walk.shared.sink, lane);
   const float scale = exponent_scale(args);
 
   const auto q_view = LdmatrixByColumns<kHeadDim>(q_tile, lane).at(warp * kMBlocks, 0);
-  if (!range.empty()) {
+  if (!walk.empty()) {
     load_tile<kAccess, kTile.block_m, kThreads>(
         q_tile, head_rows(args, TensorName::q, batch, head, args.band.seqlen_q), first_query, thread);
     load_kv(0);
     for (int step = 1; step < kAhead; ++step) {
-      if (step < range.count()) {
+      if (step < walk.count()) {
         load_kv(step);
       } else {
         commit_copies();
@@ -147,33 +165,39 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   }
 
 #pragma unroll 1
-  for (int step = 0; step < range.count(); ++step) {
+  for (int step = 0; step < walk.count(); ++step) {
     note_step(args, step);
-    const int n_block = scan_tile(args.scan, range, work.wave_parity, step);
+    const int n_block = walk.tile(step);
     const int stage = step % kStages;
     // load: this tile has arrived for every thread, and every warp is past the tile before
     wait_for_copies<kAhead - 1>();
     __syncthreads();
-    if (kStages > 1 && step + kAhead < range.count()) load_kv(step + kAhead);
-    if (kAhead > 1 && step + kAhead >= range.count()) commit_copies();
+    if (kStages > 1 && step + kAhead < walk.count()) load_kv(step + kAhead);
+    if (kAhead > 1 && step + kAhead >= walk.count()) commit_copies();
 
     // compute: S = Q K^T
     WarpAccumulator<kMBlocks, kNBlocks> s;
     s.clear();
     const int warp_query = first_query + warp * kShape.warp_rows();
     const int first_key = n_block * kTile.block_n;
-    const auto full = [&] { return range.full(n_block); };
+    const auto full = [&] { return walk.full(step, n_block); };
     const auto blocks = computed.in_tile(first_key);
     on_computed<kFeatures>(full, blocks, [&](const auto& those) {
       multiply_abt<kType, kHeadDim>(s, q_view, LdmatrixByRows<kHeadDim>(k_tile(stage), lane), NoInterleave{},
                                     those);
     });
     const TileLogEntry entry(tile_log<kFeatures>(args), step, batch, head, m_block, n_block);
-    log_scores<false>(entry, args, band(), s, warp_query, first_key, lane);
-    sign_and_mask(s, args, band(), full(), warp_query, first_key, lane);
+    if constexpr (is_varied(kFeatures)) {
+      const SeenEntries seen = walk.template seen<false, kTile.block_n>(step, first_query, first_key);
+      log_scores<false>(entry, args, seen, s, warp_query, first_key, lane);
+      modify_and_mask<false>(s, args, walk.slope(head), seen, {warp_query, first_key}, lane);
+    } else {
+      log_scores<false>(entry, args, band(), s, warp_query, first_key, lane);
+      sign_and_mask(s, args, band(), full(), warp_query, first_key, lane);
+    }
 
     softmax_step(s, rows, out, scale);
-    if constexpr (kDropout) {
+    if (kDropout && (!is_varied(kFeatures) || args.dropout.active())) {
 #pragma unroll
       for (int i = 0; i < kMBlocks; ++i) {
 #pragma unroll
@@ -194,7 +218,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
                            [&](const auto& those) { multiply_probs<kType>(out, s, v_view, those); });
     if constexpr (kStages == 1) {
       __syncthreads();
-      if (step + 1 < range.count()) load_kv(step + 1);
+      if (step + 1 < walk.count()) load_kv(step + 1);
     }
     if (entry.open()) log_rows(entry, rows, out, args.band.seqlen_q - warp_query, args.head_dim, lane);
   }

@@ -12,6 +12,7 @@ namespace {
 
 sm80::Features needed_features(const TileProgram& program, const KernelArguments& arguments) {
   const bool dropout = program.problem.dropout > 0;
+  if (program.bit_reads > 0) return sm80::Features::varied;
   const bool general = arguments.log.states || arguments.key_lengths || !sm80::operands_in_chunks(arguments);
   if (program.diagonal_slices > 1) {
     return general ? sm80::Features::general_sliced : sm80::Features::sliced;
@@ -46,13 +47,14 @@ Launch launch_of(PassName pass, sm80::Features features) {
   if (sm80::cuts_tiles(features)) throw MachineLacks(std::string(kTunerLack));
   if (features == plain) return launch_of<plain>(pass);
   if (features == dropout) return launch_of<dropout>(pass);
+  if (features == varied) return launch_of<varied>(pass);
   return features == general ? sm80::launch_flash2_mma_forward<general> : launch_of<all>(pass);
 }
 
 /// Which of the pass's shapes the program's tile is.
 int choice_of(const TileProgram& program) {
   const int dim = mma_head_dim(program.problem.head_dim);
-  if (program.problem.dropout > 0) return 0;
+  if (program.problem.dropout > 0 || program.bit_reads > 0) return 0;
   if (program.name == PassName::forward) return mma_forward_choices(dim).find(program.tile, program.launch);
   if (program.name == PassName::dq) return mma_dq_choices(dim).find(program.tile, program.launch);
   return mma_dkdv_choices(dim).find(program.tile, program.launch);
@@ -73,8 +75,9 @@ void Flash2Mma::launch(const TileProgram& program, const KernelArguments& argume
   if (program.name == PassName::delta) return launch_delta(program, arguments, stream);
   if (program.name == PassName::convert) return launch_convert(program, arguments, stream);
   const sm80::Features features = needed_features(program, arguments);
-  // Observed, the two passes of a single launch are launched one by one: each has a log of its own.
-  if (program.single_launch && !arguments.log.states) {
+  // Observed, the two passes of a single launch are launched one by one: each has a log of its own. So they
+  // are where each has tables of its own.
+  if (program.single_launch && !arguments.log.states && features != sm80::Features::varied) {
     if (choice_of(program) > 0) {
       throw BadInput("tile",
                      std::to_string(program.tile.block_m) + "x" + std::to_string(program.tile.block_n),

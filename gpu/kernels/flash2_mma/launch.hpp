@@ -11,12 +11,16 @@ namespace tilescope::sm80 {
 
 /// What an instantiation can do beyond the plain pass. The general ones take rows of any alignment, know
 /// padding and log the tiles that they visit; the others stay free of the registers and branches that this
-/// costs. So do those that cut tiles finer where the mask does.
-enum class Features : std::uint8_t { plain, dropout, general, all, sliced, general_sliced };
-constexpr bool has_dropout(Features f) { return f == Features::dropout || f == Features::all; }
+/// costs. So do those that cut tiles finer where the mask does. `varied` is general, with what few problems
+/// have: masks of runs and score modifiers.
+enum class Features : std::uint8_t { plain, dropout, general, all, sliced, general_sliced, varied };
+constexpr bool is_varied(Features f) { return f == Features::varied; }
+constexpr bool has_dropout(Features f) {
+  return f == Features::dropout || f == Features::all || is_varied(f);
+}
 constexpr bool cuts_tiles(Features f) { return f == Features::sliced || f == Features::general_sliced; }
 constexpr bool is_general(Features f) {
-  return f == Features::general || f == Features::all || f == Features::general_sliced;
+  return f == Features::general || f == Features::all || f == Features::general_sliced || is_varied(f);
 }
 
 template <Features kFeatures>

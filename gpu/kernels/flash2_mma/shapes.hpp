@@ -80,12 +80,13 @@ struct MmaForwardShape {
 /// Every fragment of K and V that a warp reads serves its own rows only, so shared memory must deliver
 /// 256 bytes / (warp rows / 16) for each 16 x 8 x 16 product, of the 190 or so that an H200's SM can deliver
 /// in the time of one: 32 rows a warp where the registers allow it.
-constexpr MmaForwardShape mma_forward_shape(int head_dim, bool dropout = false) {
-  // Dropout's random words need registers: half of S.
+/// @param narrow  with dropout, whose random words need registers, or score modifiers and bits of tiles: half
+/// of S
+constexpr MmaForwardShape mma_forward_shape(int head_dim, bool narrow = false) {
   // 64: O takes 64 registers a thread and S 128; 128 keys a barrier, and Q read again for each of them.
-  if (head_dim <= 64) return {{128, dropout ? 64 : 128}, 4, 2};
+  if (head_dim <= 64) return {{128, narrow ? 64 : 128}, 4, 2};
   // 128: O takes 128 registers, S 64; two CTAs of 96 KiB share an SM and hide each other's softmax.
-  if (head_dim <= 128) return {{128, dropout ? 32 : 64}, 4, 2};
+  if (head_dim <= 128) return {{128, narrow ? 32 : 64}, 4, 2};
   // 256: O would take 256 registers at 32 rows a warp, so 16 rows and 8 warps.
   return {{128, 64}, 8, 1};
 }

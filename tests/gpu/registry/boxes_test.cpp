@@ -75,10 +75,27 @@ TEST_CASE("boxes of ragged tiles are read whole, too, but of Q only those that b
   check(problem, Direction::forward, 1.024);
 }
 
-TEST_CASE("the kernels of sm_90 alone have boxes") {
+TEST_CASE("the kernels of sm_90 alone have boxes of rows; numbers of heads come in sectors") {
+  using enum TensorName;
+  const AttentionProblem problem{.heads = 4, .seqlen_q = 300, .seqlen_k = 300, .dtype = ElementType::fp16};
   for (const Kernel* kernel : all_kernels()) {
     CAPTURE(kernel->name);
-    CHECK((kernel->boxes != nullptr) == (kernel->on_gpu() && kernel->chips.first == 90));
+    bool of_rows = false;
+    for (const TileProgram& program :
+         kernel->programs(Direction::forward, problem, kernel->default_options(problem))) {
+      of_rows = of_rows || !program.boxes.empty();
+    }
+    CHECK(of_rows == (kernel->on_gpu() && kernel->chips.first == 90));
+  }
+  AttentionProblem modified = problem;
+  modified.score_mods = {.alibi = true, .learned_sink = true};
+  const Kernel& kernel = find_kernel("gpu:flash2-mma");
+  const TileProgram forward =
+      kernel.programs(Direction::forward, modified, kernel.default_options(modified)).front();
+  for (const TensorName numbers : {alibi_slopes, sink}) {
+    const TileAccess access = forward.access({numbers, AccessKind::load}, 0, 3, 0, -1);
+    CHECK(access.bytes == 4);
+    CHECK(access.filled_bytes == 28);
   }
 }
 
