@@ -46,6 +46,7 @@ struct Decode {
       "few queries, many keys: keys split over CTAs, a group's heads in one tile, a second launch combines";
   static constexpr Algorithm algorithm = Algorithm::flash2;
   static constexpr int rung = 0;  // forward alone
+  static constexpr MathUnit math_unit = MathUnit::mma_sync;
   static constexpr int kHeadDims[] = {64, 128, 256};
   static constexpr FeatureSet kFeatures{Feature::fp16,        Feature::bf16,          Feature::causal,
                                         Feature::window,      Feature::grouped_heads, Feature::signed_scale,
