@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The algorithms of the papers, each pass as a program of tile loads and stores.
 #include <algorithm>
-#include <numeric>
 
 #include "cpu_ref/schedule/program_parts.hpp"
 
@@ -137,7 +136,7 @@ void share_kv_tiles(std::vector<TileProgram>& programs, const ProgramOptions& op
   constexpr int kRowsOfSums = 16;
   TileProgram& main = programs[1];
   const AttentionProblem& problem = main.problem;
-  main.head_splits = std::gcd(options.query_splits, static_cast<int>(problem.group_size()));
+  main.head_splits = head_splits_of(options.query_splits, static_cast<int>(problem.group_size()));
   main.splits.count = options.query_splits / main.head_splits;
   main.epilogue = {reduce(dk_accum), reduce(dv_accum)};
   TileProgram init = init_pass(problem, PassName::dkdvdq, options),

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
 #include <string>
 
 #include "cpu_ref/schedule/tile_runs.hpp"
@@ -30,6 +31,10 @@ struct SplitPolicy {
 std::string to_string(const SplitPolicy& policy);
 /// The same read. @throws BadInput
 SplitPolicy parse_split_policy(const std::string& field, const std::string& text);
+
+/// Of the CTAs that share a kv tile (ProgramOptions::query_splits), those that divide a group's query heads
+/// among them; each of these parts is divided further by q tiles.
+constexpr int head_splits_of(int query_splits, int group) { return std::gcd(query_splits, group); }
 
 /// A policy applied to a problem.
 struct SplitKeys {
@@ -69,8 +74,8 @@ SplitPolicy policy_of(const SplitKeys& keys, int block_n);
 /// What there is to split.
 struct SplitTiles {
   std::int64_t q_tiles = 1;  // of the whole pass: CTAs without splits
-  int kv_tiles = 1;          // of the longest sequence, seen or not: splits of fixed length lie where keys lie
-  int most_visited = 1;      // kv tiles that a q tile sees something of
+  int kv_tiles = 1;      // of the longest sequence, seen or not: splits of fixed length lie where keys lie
+  int most_visited = 1;  // kv tiles that a q tile sees something of
 };
 
 /// @param block_n  keys of a kv tile
@@ -79,8 +84,8 @@ SplitKeys split_keys(const SplitPolicy& policy, const SplitTiles& tiles, int blo
 
 /// The rule published with FlashAttention-3, of tiles alone: one split where four fifths of the SMs have a q
 /// tile already or visit four kv tiles or fewer, else the fewest splits whose waves are at least 85 % as full
-/// as those of the best number. As in FlashAttention-2, numbers of which some splits would have no tile do not
-/// count.
+/// as those of the best number. As in FlashAttention-2, numbers of which some splits would have no tile do
+/// not count.
 int wave_efficient_splits(std::int64_t q_tiles, int visited_tiles, int sms);
 
 }  // namespace tilescope

@@ -63,9 +63,8 @@ std::string names_of(const std::vector<Machine>& machines) {
 }
 
 /// What is simulated where no kernel was named, on every machine by the same rule: what stands before the
-/// ladder for the problem; the highest rung of FlashAttention-2 for all GPUs since the A100. It takes the
-/// problem and the choices; else FlashAttention-2
-/// as the CPU has it.
+/// ladder for the problem; the highest rung of FlashAttention-2 for all GPUs since the A100, where it takes
+/// the problem and the choices; else FlashAttention-2 as the CPU has it.
 DefaultKernel default_kernel(const std::vector<Machine>& machines, const AttentionProblem& problem,
                              const std::vector<Direction>& directions, const KernelOptions& choices) {
   std::string passed_over;

@@ -2,7 +2,6 @@
 #include "gpu/kernels/flash3/flash3.hpp"
 
 #include <functional>
-#include <numeric>
 #include <queue>
 
 #include "gpu/kernels/elementwise/elementwise.hpp"
@@ -43,7 +42,7 @@ double end_of_kv_tiles(const AttentionProblem& problem, TileShape tile, int spli
   // products.
   constexpr int kEndsOfATile = 200, kSumsOfATile = 100, kSumsOfASplit = 2, kPassesOfSums = 300;
   const int group = static_cast<int>(problem.group_size());
-  const int head_splits = std::gcd(splits, group), parts = splits / head_splits;
+  const int head_splits = head_splits_of(splits, group), parts = splits / head_splits;
   const VisibleBand band = problem.band();
   const bool shared = splits > 1;
   const int sums = shared ? kSumsOfATile + kSumsOfASplit * splits : 0;

@@ -2,7 +2,6 @@
 // From a pass's arguments to a launch of flash3's fused backward pass.
 #pragma once
 
-#include <numeric>
 
 #include "gpu/kernels/flash3/backward/arguments.cuh"
 #include "gpu/kernels/flash3/forward/launch.cuh"
@@ -53,7 +52,7 @@ Flash3BackwardArguments flash3_backward_arguments(const KernelArguments& args, D
   out.scan = args.scan;
   out.band = args.band;
   out.head_dim = args.head_dim;
-  out.heads = {args.heads, args.heads_kv, std::gcd(splits, args.group_size())};
+  out.heads = {args.heads, args.heads_kv, head_splits_of(splits, args.group_size())};
   out.heads_of_cta = args.group_size() / out.heads.splits;
   out.softmax_scale = args.softmax_scale;
   out.exponent_scale = args.score_sign * args.softmax_scale_log2;
