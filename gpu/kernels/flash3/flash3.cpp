@@ -4,6 +4,7 @@
 #include <functional>
 #include <queue>
 
+#include "cpu_ref/schedule/splits.hpp"
 #include "gpu/kernels/elementwise/elementwise.hpp"
 
 namespace tilescope {

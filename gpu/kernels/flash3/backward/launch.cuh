@@ -3,6 +3,7 @@
 #pragma once
 
 
+#include "cpu_ref/schedule/splits.hpp"
 #include "gpu/kernels/flash3/backward/arguments.cuh"
 #include "gpu/kernels/flash3/forward/launch.cuh"
 
