@@ -2,7 +2,6 @@
 // From a pass's arguments to a launch of flash3's fused backward pass.
 #pragma once
 
-
 #include "cpu_ref/schedule/splits.hpp"
 #include "gpu/kernels/flash3/backward/arguments.cuh"
 #include "gpu/kernels/flash3/forward/launch.cuh"
