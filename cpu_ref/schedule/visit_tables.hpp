@@ -30,6 +30,7 @@ struct VisitTables {
 };
 
 /// @param program  whose tiles have a multiple of 32 rows along the streamed axis
+/// @throws BadInput where a place among tiles or bits does not fit an int
 VisitTables visit_tables(const TileProgram& program);
 
 /// What all CTAs ask of these tables, each request by sectors: where a block's tiles are, once; each tile, at
