@@ -26,6 +26,7 @@ CASES = [
     ("gpu:decode --splits 2 --heads 16 --pack-gqa off", 8, 400, 256, "bf16", "fwd", True),
     ("gpu:flash2-mma", 256, 256, 64, "fp16", "fwd", True, "--causal --mask documents:70,0,150,36 --softcap 20"),
     ("gpu:flash2-mma", 256, 200, 128, "bf16", "fwd", True, "--mask block-causal:48 --alibi --learned-sink"),
+    ("gpu:flash2-mma", 256, 256, 64, "fp16", "fwd+bwd", True, "--causal --mask prefix:40 --softcap 20 --alibi"),
     ("gpu:flash3-basic", 200, 200, 64, "fp16", "fwd+bwd", True),
     ("gpu:flash3-basic", 128, 200, 128, "bf16", "fwd+bwd", True),
     ("gpu:flash3", 200, 200, 64, "fp16", "fwd", True),

@@ -9,9 +9,8 @@ namespace tilescope {
 /// Rows of threads: one warp works on a row at a time.
 inline constexpr int kElementwiseThreads = 128;
 
-/// delta = rowsum(dO * O) in fp32; zeroes dq_accum where the problem holds one, or the flags of DqStart. Sums the
-/// gradients of learned sinks, in whatever order CTAs end.
-/// Source: FlashAttention-2, Algorithm 2, line 4.
+/// delta = rowsum(dO * O) in fp32; zeroes dq_accum where the problem holds one, or the flags of DqStart. Sums
+/// the gradients of learned sinks, in whatever order CTAs end. Source: FlashAttention-2, Algorithm 2, line 4.
 void launch_delta(const TileProgram&, const KernelArguments&, CUstream_st*);
 /// Zeroes the fp32 accumulators that the pass stores.
 /// @param early  see CtaGrid: it needs nothing of the kernel before, but ends after it
