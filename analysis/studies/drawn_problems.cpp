@@ -69,16 +69,15 @@ AttentionProblem draw_decode(std::uint64_t seed, int index) {
   const std::int64_t sequence_bytes =
       2 * element_bytes(problem.dtype) * problem.heads_kv * problem.seqlen_k * problem.head_dim;
   problem.batch = std::min(dice.log_uniform(1, kMostSequences), kMostKvBytes / sequence_bytes);
-  if (dice.uniform() < 0.2) {
-    problem.seqlen_q = dice.one_of({2, 3, 4});
-    problem.causal = true;
-  }
+  if (dice.uniform() < 0.2) problem.seqlen_q = dice.one_of({2, 3, 4});
   if (problem.batch > 1 && dice.uniform() < 0.4) {
     for (std::int64_t entry = 1; entry < problem.batch; ++entry) {
       problem.key_lengths.push_back(dice.log_uniform(kFewestKeys, static_cast<double>(problem.seqlen_k)));
     }
     problem.key_lengths.push_back(problem.seqlen_k);
   }
+  // Where lengths differ a causal mask ends with the longest, and that of peers with each sequence.
+  problem.causal = problem.seqlen_q > 1 && problem.key_lengths.empty();
   validate(problem);
   return problem;
 }

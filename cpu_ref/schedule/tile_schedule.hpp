@@ -125,8 +125,8 @@ struct Interval {
   constexpr bool operator==(const Interval&) const = default;
 };
 
-/// The queries of a q tile whose rows are those of several heads, one head after the other: all of them, where
-/// it has rows of two heads.
+/// The queries of a q tile whose rows are those of several heads, one head after the other: all of them,
+/// where it has rows of two heads.
 /// @param packed_rows  of these heads in all
 TILESCOPE_HOST_DEVICE constexpr Interval packed_queries(int seqlen_q, TileShape tile, int packed_rows,
                                                         int m_block) {

@@ -22,11 +22,10 @@
 namespace tilescope {
 
 std::span<const GpuKernel> gpu_kernel_rungs() {
-  static const std::vector<GpuKernel> rungs = {make_gpu_kernel<Standard>(),    make_gpu_kernel<Flash1>(),
-                                               make_gpu_kernel<Flash2Simt>(),  make_gpu_kernel<Flash2Mma>(),
-                                               make_gpu_kernel<Flash3Basic>(), make_gpu_kernel<Flash3>(),
-                                               make_gpu_kernel<SplitK>(),      make_gpu_kernel<Flash1Mma>(),
-                                               make_gpu_kernel<Decode>()};
+  static const std::vector<GpuKernel> rungs = {
+      make_gpu_kernel<Standard>(),  make_gpu_kernel<Flash1>(),      make_gpu_kernel<Flash2Simt>(),
+      make_gpu_kernel<Flash2Mma>(), make_gpu_kernel<Flash3Basic>(), make_gpu_kernel<Flash3>(),
+      make_gpu_kernel<SplitK>(),    make_gpu_kernel<Flash1Mma>(),   make_gpu_kernel<Decode>()};
   return rungs;
 }
 

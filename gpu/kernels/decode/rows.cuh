@@ -43,7 +43,7 @@ struct DecodeRows {
 
 __device__ inline CtaWork decode_work(const KernelArguments& args, const DecodeArguments& decode) {
   return cta_work<true>(args.grid, {args.heads / decode.packed_heads, args.heads_kv}, CtaHeads::query, 1,
-                        work_item<int>());
+                        work_item());
 }
 
 }  // namespace tilescope

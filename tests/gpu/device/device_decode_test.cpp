@@ -66,7 +66,6 @@ AttentionProblem two_sequences(std::int64_t keys) {
           .seqlen_k = keys,
           .head_dim = 128,
           .dtype = ElementType::bf16,
-          .causal = true,
           .key_lengths = {200, 450}};
 }
 
