@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "analysis/records/progress_rates.hpp"
+#include "cpu_ref/kernels/math_unit.hpp"
 #include "cpu_ref/numeric/random_inputs.hpp"
 #include "cpu_ref/schedule/problem.hpp"
 #include "cpu_ref/schedule/tile_program.hpp"
@@ -209,9 +210,10 @@ struct RunEntry {
   std::vector<GradientRecord> gradients = {};
   // Where an entry stands for many problems: their number, those that failed; the errors are their largest.
   std::optional<std::int64_t> cases = std::nullopt, failed = std::nullopt;
-  // Of this program's kernels, as their rows have it: what they execute, "cpu" or "gpu", their rung of the
-  // ladder if they have one.
+  // Of this program's kernels, as their rows have it: what they execute, what multiplies, "cpu" or "gpu",
+  // their rung of the ladder if they have one.
   std::optional<Algorithm> algorithm = std::nullopt;
+  std::optional<MathUnit> math_unit = std::nullopt;
   std::optional<std::string> runs_on = std::nullopt;
   std::optional<std::int64_t> rung = std::nullopt;
   bool operator==(const RunEntry&) const = default;

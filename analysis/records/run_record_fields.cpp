@@ -264,6 +264,7 @@ static void list(Fields& fields, Of<Fields, RunEntry>& run) {
   fields.required("problem", ProblemFields{}, run.problem);
   fields.required("kernel", Text{}, run.kernel);
   fields.optional("algorithm", Named(parse_algorithm), run.algorithm);
+  fields.optional("math_unit", Named(parse_math_unit), run.math_unit);
   fields.optional("runs_on", ProcessorName{}, run.runs_on);
   fields.optional("rung", Integer{1, 64}, run.rung);
   fields.optional("order", Named(parse_tile_order), run.order);

@@ -12,6 +12,7 @@
 
 #include "cpu_ref/kernels/chip.hpp"
 #include "cpu_ref/kernels/features.hpp"
+#include "cpu_ref/kernels/math_unit.hpp"
 #include "cpu_ref/launch/tile_observer.hpp"
 #include "cpu_ref/numeric/tensor.hpp"
 #include "cpu_ref/schedule/problem.hpp"
@@ -55,6 +56,7 @@ struct Kernel {
   std::string_view name;     // "cpu:flash2"
   std::string_view summary;  // one line for `tilescope list kernels`
   Algorithm algorithm;
+  MathUnit math_unit = MathUnit::simd;
   int rung = 0;           // of the ladder of its room, from 1; 0: stands beside it
   bool on_ranks = false;  // launched by the GPUs of a distributed program, each on its part of the problem
   std::vector<BackwardOrder> backward_orders;  // the first is the default; empty: algorithm has only one

@@ -51,6 +51,7 @@ concept DescribesKernel = requires(const AttentionProblem& problem, const TilePr
   { Rung::name } -> std::convertible_to<std::string_view>;
   { Rung::summary } -> std::convertible_to<std::string_view>;
   { Rung::algorithm } -> std::convertible_to<Algorithm>;
+  { Rung::math_unit } -> std::convertible_to<MathUnit>;
   { Rung::rung } -> std::convertible_to<int>;
   { Rung::can } -> std::convertible_to<Capabilities>;
   { Rung::chips } -> std::convertible_to<ChipRange>;
@@ -93,6 +94,7 @@ GpuKernel make_gpu_kernel() {
   GpuKernel kernel{.row = {.name = Rung::name,
                            .summary = Rung::summary,
                            .algorithm = Rung::algorithm,
+                           .math_unit = Rung::math_unit,
                            .rung = Rung::rung,
                            .backward_orders = Rung::backward_orders(),
                            .can = Rung::can,

@@ -32,6 +32,7 @@ Json kernels() {
     for (const BackwardOrder order : kernel->backward_orders) orders.push_back(to_string(order));
     rows.push_back({{"name", kernel->name},
                     {"algorithm", to_string(kernel->algorithm)},
+                    {"math_unit", to_string(kernel->math_unit)},
                     {"rung", kernel->rung},
                     {"forward", features(kernel->can.forward)},
                     {"backward", features(kernel->can.backward)},

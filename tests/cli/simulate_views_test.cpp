@@ -341,4 +341,15 @@ TEST_CASE("devices that share a model's heads are at least one; a model's layer 
   }
 }
 
+TEST_CASE("a time is bounded by the peak of what multiplies, whatever the element type") {
+  const auto bound = [](const char* kernel) {
+    return simulated({"--seqlen", "4k", "--head-dim", "128", "--dtype", "fp16", "--kernel", kernel,
+                      "--closed-form", "--explain-model"});
+  };
+  CHECK(contains(bound("gpu:flash1"), "fp32 peak"));
+  CHECK(contains(bound("gpu:flash1"), "h200: fp32 "));
+  CHECK(contains(bound("gpu:flash1-mma"), "h200: fp16 "));
+  CHECK_FALSE(contains(bound("gpu:flash1-mma"), "fp32"));
+}
+
 }  // namespace tilescope::testing

@@ -41,9 +41,9 @@ bool is_rare(Feature feature) {
                      [feature](const auto& rare) { return rare.first == feature; });
 }
 
-/// "standard", "flash2, backward fused|split|rows"
+/// "standard on simd", "flash2 on mma.sync, backward fused|split|rows"
 std::string kernel_detail(const Kernel& kernel) {
-  std::string text(to_string(kernel.algorithm));
+  std::string text = fmt::format("{} on {}", to_string(kernel.algorithm), to_string(kernel.math_unit));
   for (BackwardOrder order : kernel.backward_orders) {
     text +=
         fmt::format("{}{}", order == kernel.backward_orders.front() ? ", backward " : "|", to_string(order));

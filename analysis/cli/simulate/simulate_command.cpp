@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -206,8 +207,12 @@ void print_curves(const std::vector<SimulateJob>& jobs, const std::vector<RunEnt
 std::string model_lines(const std::vector<SimulateJob>& jobs, const std::vector<RunEntry>& runs,
                         const std::vector<Machine>& machines, const SimulationOptions& how) {
   std::string text = "\n";
+  std::set<ElementType> multiplied;
+  for (const SimulateJob& job : jobs) {
+    multiplied.insert(product_type(job.problem.dtype, job.kernel->math_unit));
+  }
   for (const Machine& machine : machines) {
-    text += ceiling_line(with_measured_ceilings(machine), jobs.front().problem.dtype);
+    for (const ElementType type : multiplied) text += ceiling_line(with_measured_ceilings(machine), type);
   }
   if (!how.replay) return text;
   std::vector<const Machine*> simulated;

@@ -86,7 +86,8 @@ std::string grid_warning(const SimulateJob& job) {
   const ClosedFormBytes bytes = closed_form_bytes(*smallest);
   const KernelWork of_sms{useful_flops(*smallest), bytes.sm_l2_read_bytes + bytes.sm_l2_write_bytes,
                           std::nullopt, exponentials(*smallest)};
-  std::vector<Ceiling> ceilings = ceilings_of(with_measured_ceilings(*job.machine), job.problem.dtype);
+  std::vector<Ceiling> ceilings = ceilings_of(with_measured_ceilings(*job.machine),
+                                              product_type(job.problem.dtype, job.kernel->math_unit));
   for (Ceiling& ceiling : ceilings) {
     ceiling.per_second *= static_cast<double>(smallest->num_ctas()) / static_cast<double>(sms);
   }

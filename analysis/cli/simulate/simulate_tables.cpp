@@ -156,8 +156,11 @@ KernelWork work_of(const PassRecord& pass) {
   return {pass.flops, std::llround(sm_l2_bytes(pass)), dram, pass.exponentials};
 }
 
-Reach reach_of(const PassRecord& pass, const AttentionProblem& problem, const Machine& machine) {
-  const std::vector<Ceiling> ceilings = ceilings_of(machine, problem.dtype);
+ElementType product_type(const RunEntry& run) { return product_type(run.problem.dtype, run.math_unit); }
+
+/// @param type  in which the pass multiplies
+Reach reach_of(const PassRecord& pass, ElementType type, const Machine& machine) {
+  const std::vector<Ceiling> ceilings = ceilings_of(machine, type);
   const KernelWork work = work_of(pass);
   const Roofline roof = roofline(work, ceilings);
   std::string limit = roof.limit;  // which its column says is one of a rate
@@ -165,13 +168,13 @@ Reach reach_of(const PassRecord& pass, const AttentionProblem& problem, const Ma
   for (const Ceiling& ceiling : ceilings) {
     if (ceiling.name == roof.limit && !ceiling.documented) limit += " (" + ceiling.evidence + ")";
   }
-  const std::string unknown = unknown_rates(work, ceilings, problem.dtype);
+  const std::string unknown = unknown_rates(work, ceilings, type);
   return {limit + unknown, roof.least_seconds, roof.attainable_flops_per_second, unknown.empty()};
 }
 
-void add_work_rows(PassRows& table, const AttentionProblem& problem, const Machine& machine) {
+void add_work_rows(PassRows& table, const RunEntry& run, const Machine& machine) {
   using Pass = PassRecord;
-  const auto reach = [&](const Pass& c) { return reach_of(c, problem, machine); };
+  const auto reach = [&](const Pass& c) { return reach_of(c, product_type(run), machine); };
   const auto intensity = [](const Pass& c, double bytes) {
     const double flops_per_byte = static_cast<double>(c.flops) / bytes;
     return c.flops == 0 || bytes == 0 ? Cell("-")
@@ -217,7 +220,7 @@ std::string idle_sms(const SimulateJob& job, Direction direction) {
 
 Row comparison_row(const RunEntry& run, Direction direction, const PassRecord& total, const SimulateJob& job,
                    bool several_machines) {
-  const Reach reach = reach_of(total, run.problem, with_measured_ceilings(*job.machine));
+  const Reach reach = reach_of(total, product_type(run), with_measured_ceilings(*job.machine));
   const bool replayed = total.simulated.has_value();
   const double dram = replayed ? dram_bytes(total) : 0;
   return {run_label(run, direction, false),
@@ -297,7 +300,7 @@ Output pass_table(const RunEntry& run, Direction direction, const Machine& machi
                   const std::vector<PlannedPass>& planned) {
   PassRows table(run, direction);
   add_byte_rows(table, planned);
-  add_work_rows(table, run.problem, machine);
+  add_work_rows(table, run, machine);
   return table.table() + Output(beside_tiles_lines(run, direction, planned));
 }
 

@@ -60,6 +60,30 @@ void set_tile_and_machine(RunSummary& summary) {
   }
 }
 
+/// What the instructions of a direction's passes leave open: a warp's multiply-add on CUDA cores is 64 FLOP,
+/// 128 of packed halves, and one on tensor cores is thousands, of which little is left only where other
+/// instructions are many more.
+std::optional<bool> cuda_cores_by_instructions(const RunSummary& summary) {
+  constexpr double kFlopOfWarp = 64, kFlopOfPackedHalves = 128;
+  double instructions = 0;
+  for (const PassRecord* pass : summary.passes) {
+    const auto counted = pass->counters.find("smsp__inst_executed.sum");
+    if (counted == pass->counters.end()) return std::nullopt;
+    instructions += std::visit([](auto value) { return static_cast<double>(value); }, counted->second);
+  }
+  const double flop = static_cast<double>(summary.executed_flops) / instructions;
+  if (flop > kFlopOfPackedHalves) return false;
+  return flop <= kFlopOfWarp && flop > 0 ? std::optional(true) : std::nullopt;
+}
+
+std::optional<bool> on_cuda_cores(const RunSummary& summary) {
+  const RunEntry& run = *summary.run;
+  if (run.runs_on != "gpu") return std::nullopt;
+  if (run.math_unit) return run.math_unit == MathUnit::cuda_cores;
+  if (run.problem.dtype == ElementType::fp32) return true;  // no tensor core multiplies that
+  return cuda_cores_by_instructions(summary);
+}
+
 std::int64_t diagonal_slices(const std::vector<const PassRecord*>& passes) {
   std::int64_t most = 1;
   for (const PassRecord* pass : passes) most = std::max(most, pass->choices.diagonal_slices.value_or(1));
@@ -183,6 +207,7 @@ std::vector<RunSummary> summarize(const std::vector<RunRecord>& records) {
         summary.algorithm = run.algorithm;
         set_totals(summary, *direction_total(run, direction));
         set_tile_and_machine(summary);
+        summary.on_cuda_cores = on_cuda_cores(summary);
         summaries.push_back(std::move(summary));
       }
     }

@@ -23,8 +23,11 @@ struct RunSummary {
 
   std::string label;                   // "flash2 split": kernel without "cpu:", and its backward order
   std::optional<Algorithm> algorithm;  // of our kernels
-  TileShape tile;                      // of the pass that moves most
-  std::int64_t useful_flops = 0;       // of the direction, however it is computed
+  /// Whether a kernel of ours for GPUs multiplies on CUDA cores; nothing for others, and where its record,
+  /// made before records had the unit, does not let one tell.
+  std::optional<bool> on_cuda_cores;
+  TileShape tile;                 // of the pass that moves most
+  std::int64_t useful_flops = 0;  // of the direction, however it is computed
   std::int64_t executed_flops = 0;
   std::int64_t diagonal_slices = 1;  // parts a side of a tile that the mask cuts
   std::int64_t exponentials = 0;     // of its passes, over visible pairs

@@ -13,6 +13,7 @@ inline RunEntry entry_of(const Kernel& kernel, const AttentionProblem& problem) 
   run.problem = problem;
   run.kernel = kernel.name;
   run.algorithm = kernel.algorithm;
+  run.math_unit = kernel.math_unit;
   run.runs_on = kernel.on_gpu() ? "gpu" : "cpu";
   if (kernel.rung > 0) run.rung = kernel.rung;
   return run;

@@ -85,6 +85,7 @@ RunEntry simulate_again(const RunEntry& run, const Kernel& kernel, const Machine
 RunEntry without_measurements(const RunEntry& run) {
   RunEntry kept{.problem = run.problem, .kernel = run.kernel, .passes = {}, .error = {}};
   kept.algorithm = run.algorithm;
+  kept.math_unit = run.math_unit;
   kept.runs_on = run.runs_on;
   kept.rung = run.rung;
   kept.order = run.order;

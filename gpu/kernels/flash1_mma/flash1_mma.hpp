@@ -13,6 +13,7 @@ struct Flash1Mma {
   static constexpr std::string_view summary =
       "FlashAttention on gpu:flash2-mma's tiles and tensor cores, forward alone: what the order costs";
   static constexpr Algorithm algorithm = Algorithm::flash1;
+  static constexpr MathUnit math_unit = MathUnit::mma_sync;
   static constexpr int rung = 0;  // forward alone
   static constexpr int kHeadDims[] = {64, 128};
   static constexpr FeatureSet kFeatures{Feature::fp16,     Feature::bf16,          Feature::causal,

@@ -13,6 +13,7 @@ struct Flash2Mma {
   static constexpr std::string_view summary =
       "FlashAttention-2 on sm_80 tensor cores, fp16 and bf16: mma.sync, ldmatrix, cp.async";
   static constexpr Algorithm algorithm = Algorithm::flash2;
+  static constexpr MathUnit math_unit = MathUnit::mma_sync;
   static constexpr int rung = 4;
   static constexpr bool on_ranks = true;
   static constexpr FeatureSet kFeatures{Feature::fp16,         Feature::bf16,          Feature::causal,

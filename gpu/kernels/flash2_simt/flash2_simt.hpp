@@ -15,6 +15,7 @@ struct Flash2Simt {
   static constexpr std::string_view summary =
       "FlashAttention-2 on CUDA cores, fp32: q outer, four warps that split the rows of Q";
   static constexpr Algorithm algorithm = Algorithm::flash2;
+  static constexpr MathUnit math_unit = MathUnit::cuda_cores;
   static constexpr int rung = 3;
   static constexpr FeatureSet kFeatures{Feature::fp32,          Feature::causal,   Feature::window,
                                         Feature::grouped_heads, Feature::dropout,  Feature::signed_scale,

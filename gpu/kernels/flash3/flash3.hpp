@@ -17,6 +17,7 @@ struct Flash3 {
       "loads "
       "for those that compute";
   static constexpr Algorithm algorithm = Algorithm::flash2;
+  static constexpr MathUnit math_unit = MathUnit::wgmma;
   static constexpr int rung = 6;
   static constexpr bool on_ranks = true;
   static constexpr FeatureSet kFeatures{Feature::fp16,     Feature::bf16,          Feature::causal,

@@ -14,6 +14,7 @@ struct Flash3Basic {
       "nothing "
       "else";
   static constexpr Algorithm algorithm = Algorithm::flash2;
+  static constexpr MathUnit math_unit = MathUnit::wgmma;
   static constexpr int rung = 5;
   static constexpr FeatureSet kFeatures{Feature::fp16,     Feature::bf16,          Feature::causal,
                                         Feature::window,   Feature::grouped_heads, Feature::signed_scale,

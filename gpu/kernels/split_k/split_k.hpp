@@ -16,6 +16,7 @@ struct SplitK {
       "a tile's keys split over the warps, sums through shared memory: what gpu:flash2-mma's split of rows "
       "saves";
   static constexpr Algorithm algorithm = Algorithm::flash2;
+  static constexpr MathUnit math_unit = MathUnit::mma_sync;
   static constexpr int rung = 0;  // forward alone, and a step neither up nor down
   static constexpr int kHeadDim = 64;
   static constexpr int kHeadDims[] = {kHeadDim};

@@ -14,6 +14,7 @@ struct EarlyRung {
                                         Feature::dropout,  Feature::signed_scale, Feature::key_padding,
                                         Feature::bnhd_rows};
   static constexpr Capabilities can{.forward = kFeatures, .backward = kFeatures, .head_dims = kHeadDims};
+  static constexpr MathUnit math_unit = MathUnit::cuda_cores;
   static constexpr ChipRange chips{.first = 80};
   static std::vector<BackwardOrder> backward_orders() { return {}; }
 

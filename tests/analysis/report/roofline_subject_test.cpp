@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "analysis/report/sections/report_sections.hpp"
 #include "tests/cli/diff_records.hpp"
 
 namespace tilescope {
@@ -71,10 +72,11 @@ TEST_CASE("a simulated run stands at what the ceilings allow") {
 }
 
 TEST_CASE("a kernel that multiplies on CUDA cores stands under their peak, whatever its element type") {
-  for (const auto& [kernel, peak] :
-       {std::pair("gpu:flash2-mma", "fp16 peak"), {"gpu:standard", "fp32 peak"}}) {
-    RunEntry run = run_of(kernel);
-    run.problem.dtype = ElementType::fp16;
+  using enum MathUnit;
+  for (const auto& [unit, peak] :
+       {std::pair(mma_sync, "fp16 peak"), {wgmma, "fp16 peak"}, {cuda_cores, "fp32 peak"}}) {
+    RunEntry run = half_precision_run();
+    run.math_unit = unit;
     for (PassRecord& pass : run.passes) pass.simulated.reset();
     RunRecord record = record_of({run});
     record.machine.name = "NVIDIA H200";
@@ -83,6 +85,26 @@ TEST_CASE("a kernel that multiplies on CUDA cores stands under their peak, whate
     REQUIRE(ceilings);
     CHECK(find(ceilings->stated, CeilingKind::peak)->name == peak);
   }
+}
+
+TEST_CASE("an older record tells what multiplies by its instructions, or the run has no roofline") {
+  const auto unit_of = [](double flop_an_instruction, ElementType dtype = ElementType::fp16) {
+    RunEntry run = run_of("gpu:any");
+    run.problem.dtype = dtype;
+    for (PassRecord& pass : run.passes) {
+      pass.executed_flops = 1'000'000;
+      if (flop_an_instruction > 0) pass.counters["smsp__inst_executed.sum"] = 1e6 / flop_an_instruction;
+    }
+    const std::vector<RunRecord> records = {record_of({run})};
+    const std::vector<RunSummary> runs = summarize(records);
+    CHECK(roofline_section(runs).has_value() == runs.front().on_cuda_cores.has_value());
+    return runs.front().on_cuda_cores;
+  };
+  CHECK(unit_of(50) == true);    // a multiply-add of a warp is 64
+  CHECK(unit_of(250) == false);  // of packed halves 128
+  CHECK_FALSE(unit_of(100));
+  CHECK_FALSE(unit_of(0));
+  CHECK(unit_of(0, ElementType::fp32) == true);
 }
 
 TEST_CASE("a run on an unknown machine has no roofline") {

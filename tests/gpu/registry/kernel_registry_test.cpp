@@ -52,6 +52,17 @@ std::vector<TileProgram> all_programs(const GpuKernel& rung, const AttentionProb
   return all;
 }
 
+TEST_CASE("a kernel multiplies on what its chips have, in types that its unit takes") {
+  std::set<MathUnit> units;
+  for (const Kernel& kernel : gpu_kernels()) {
+    CAPTURE(kernel.name);
+    units.insert(kernel.math_unit);
+    CHECK((kernel.math_unit == MathUnit::wgmma) == (kernel.chips.first == 90));
+    CHECK((kernel.math_unit == MathUnit::cuda_cores) == kernel.can.forward.has(Feature::fp32));
+  }
+  CHECK(units == std::set{MathUnit::cuda_cores, MathUnit::mma_sync, MathUnit::wgmma});
+}
+
 TEST_CASE("every rung has a row with its own name, and is found by it") {
   std::set<std::string_view> names;
   REQUIRE(!gpu_kernels().empty());

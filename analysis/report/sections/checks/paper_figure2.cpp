@@ -198,7 +198,9 @@ double seconds_of(const BothPasses& both) {
 }
 
 const char* unit_of(const BothPasses& both) {
-  return computes_on_cuda_cores(*both.forward) ? "CUDA cores" : "tensor cores";
+  const std::optional<bool>& cuda_cores = both.forward->on_cuda_cores;
+  if (!cuda_cores) return "-";
+  return *cuda_cores ? "CUDA cores" : "tensor cores";
 }
 
 /// What counters and clocks say of both directions on a device, a row a kernel.
@@ -293,9 +295,9 @@ std::optional<Figure2OnDevice> figure2_on_device(const std::vector<RunSummary>& 
   found.flash_dram_ratio = dram_of(slow) / dram_of(kernels[1].second);
   found.dram_ratio = dram_of(slow) / dram_of(fast);
   found.time_ratio = seconds_of(slow) / seconds_of(fast);
-  const bool slow_tensor = !computes_on_cuda_cores(*slow.forward);
-  found.one_unit = slow_tensor == !computes_on_cuda_cores(*fast.forward);
-  found.units = found.one_unit && slow_tensor
+  const std::optional<bool> slow_cuda_cores = slow.forward->on_cuda_cores;
+  found.one_unit = slow_cuda_cores && slow_cuda_cores == fast.forward->on_cuda_cores;
+  found.units = found.one_unit && !*slow_cuda_cores
                     ? "tensor cores on both sides"
                     : fmt::format("{} for the baseline, {} for the last", unit_of(slow), unit_of(fast));
   return found;

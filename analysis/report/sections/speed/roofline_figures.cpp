@@ -24,15 +24,10 @@ std::optional<Machine> machine_behind(const RunSummary& run) {
 
 }  // namespace
 
-bool computes_on_cuda_cores(const RunSummary& run) {
-  constexpr std::string_view kKernels[] = {"gpu:standard", "gpu:flash1", "gpu:flash2-simt"};
-  return std::ranges::find(kKernels, run.run->kernel) != std::end(kKernels);
-}
-
 std::optional<RunCeilings> run_ceilings(const RunSummary& run) {
   const std::optional<Machine> machine = machine_behind(run);
   if (!machine) return std::nullopt;
-  const ElementType dtype = computes_on_cuda_cores(run) ? ElementType::fp32 : run.problem().dtype;
+  const ElementType dtype = run.on_cuda_cores.value_or(false) ? ElementType::fp32 : run.problem().dtype;
   RunCeilings ceilings{machine->title, ceilings_of(*machine, dtype), {}};
   const std::string measured = machine->name + std::string(kMeasuredSuffix);
   const std::vector<std::string> names = machine_names();
@@ -116,7 +111,7 @@ std::vector<Roof> roofs_of(const RunCeilings& ceilings, CeilingKind level, doubl
 /// The level of CUDA cores, where kernels of both kinds stand in one chart.
 void add_roof_of_cuda_cores(std::vector<Roof>& roofs, const Subjects& subjects, const RunCeilings& chart) {
   const auto own = std::ranges::find_if(
-      subjects, [](const RooflineSubject& subject) { return computes_on_cuda_cores(*subject.run); });
+      subjects, [](const RooflineSubject& subject) { return subject.run->on_cuda_cores.value_or(false); });
   if (own == subjects.end()) return;
   const std::optional<RunCeilings> ceilings = run_ceilings(*own->run);
   const std::vector<const Ceiling*> peaks = drawn(*ceilings, CeilingKind::peak);
@@ -203,7 +198,7 @@ Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings) {
   if (!chart.arrows.empty()) {
     const RooflineSubject &from = subjects[chart.arrows[0].from], &to = subjects[chart.arrows[0].to];
     // Between units that multiply it is not the order that makes the rate.
-    const bool alike = computes_on_cuda_cores(*from.run) == computes_on_cuda_cores(*to.run);
+    const bool alike = from.run->on_cuda_cores == to.run->on_cuda_cores;
     if (alike)
       figure.panels.front().title +=
           fmt::format(". From {} to {} the {} rate grows {}", from.run->label, to.run->label,

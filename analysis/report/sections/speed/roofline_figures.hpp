@@ -20,12 +20,8 @@ struct RunCeilings {
   std::vector<Ceiling> stated, measured;
 };
 
-/// Whether a kernel of ours multiplies on CUDA cores, in fp32 whatever its element type: their peak is its
-/// roof.
-bool computes_on_cuda_cores(const RunSummary& run);
-
 /// Nothing for a run on an unknown machine. The machine is the one that was simulated, or else the one that
-/// was measured.
+/// was measured. A kernel on CUDA cores multiplies in fp32 whatever its element type: their peak is its roof.
 std::optional<RunCeilings> run_ceilings(const RunSummary& run);
 
 /// Bytes that were measured where they were, else by closed form (SM<->L2) and simulation (DRAM); the time

@@ -74,8 +74,8 @@ std::vector<Group> groups_of(const std::vector<std::vector<const RunSummary*>>& 
   std::vector<Group> groups;
   for (const auto& members : problems) {
     // Those of tensor cores where some kernel computes on them: a chart has the highest roof.
-    const auto tensor =
-        std::ranges::find_if_not(members, [](const RunSummary* run) { return computes_on_cuda_cores(*run); });
+    const auto tensor = std::ranges::find_if_not(
+        members, [](const RunSummary* run) { return run->on_cuda_cores.value_or(false); });
     const std::optional<RunCeilings> ceilings =
         run_ceilings(tensor == members.end() ? *members.front() : **tensor);
     if (!ceilings || !find(ceilings->stated, CeilingKind::peak)) continue;
@@ -165,6 +165,12 @@ void add_figures(Section& section, const Group& group) {
   }
 }
 
+/// Whether nobody can say whose peak is its roof.
+bool lacks_unit(const RunSummary& run) {
+  const bool counted = run.closed_form || run.measured_sm_l2;
+  return counted && run.run->runs_on == "gpu" && !run.on_cuda_cores;
+}
+
 /// One table for each set of ceilings: kernels on CUDA cores have their own.
 void add_tables(Section& section, const std::vector<Group>& groups) {
   std::vector<std::pair<std::string, Table>> tables;  // by machine and peak
@@ -172,7 +178,7 @@ void add_tables(Section& section, const std::vector<Group>& groups) {
     for (const bool cuda_cores : {false, true}) {
       Subjects subjects = group.all();
       std::erase_if(subjects, [cuda_cores](const RooflineSubject& subject) {
-        return computes_on_cuda_cores(*subject.run) != cuda_cores;
+        return subject.run->on_cuda_cores.value_or(false) != cuda_cores;
       });
       if (subjects.empty()) continue;
       const RunCeilings own = run_ceilings(*subjects.front().run).value_or(group.ceilings);
@@ -195,7 +201,11 @@ void add_tables(Section& section, const std::vector<Group>& groups) {
 
 }  // namespace
 
-std::optional<Section> roofline_section(const std::vector<RunSummary>& runs) {
+std::optional<Section> roofline_section(const std::vector<RunSummary>& all_runs) {
+  const std::ptrdiff_t unknown =
+      std::ranges::count_if(tabled_runs(all_runs), [](const RunSummary* run) { return lacks_unit(*run); });
+  std::vector<RunSummary> runs = all_runs;
+  std::erase_if(runs, lacks_unit);
   Section section{"roofline", "Roofline", {}};
   section.blocks.push_back(Paragraph{
       "Useful FLOP are 2 products forward and 5 backward over the visible (query, key) pairs, "
@@ -217,6 +227,12 @@ std::optional<Section> roofline_section(const std::vector<RunSummary>& runs) {
   for (const Group& group : groups) add_new(machines, group.ceilings.machine_title);
   section.title = with_machines(section.title, machines);
   if (section.blocks.size() == 1) return std::nullopt;
+  if (unknown > 0) {
+    section.blocks.push_back(Paragraph{
+        fmt::format("{} left out: what multiplies stands in no record as old as theirs, and a count of "
+                    "instructions, which would tell, neither.",
+                    unknown == 1 ? "One run is" : fmt::format("{} runs are", unknown))});
+  }
   return section;
 }
 

@@ -70,6 +70,7 @@ TEST_CASE("a run says what its kernel's row says") {
     const RunEntry run = entry_of(kernel, {});
     CHECK(run.kernel == kernel.name);
     CHECK(run.algorithm == kernel.algorithm);
+    CHECK(run.math_unit == MathUnit::simd);
     CHECK(run.runs_on == "cpu");
     CHECK(run.rung == kernel.rung);
   }
