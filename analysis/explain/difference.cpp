@@ -121,8 +121,8 @@ std::string dram_reason(const ComparedRun& more, const ComparedRun& less, const 
                        is->co_resident_ctas);
   }
   if (machine != nullptr &&
-      machine->knows_progress_of(more.run->kernel) != machine->knows_progress_of(less.run->kernel)) {
-    const bool known = machine->knows_progress_of(more.run->kernel);
+      machine->knows_progress_on(more.run->math_unit) != machine->knows_progress_on(less.run->math_unit)) {
+    const bool known = machine->knows_progress_on(more.run->math_unit);
     return fmt::format(
         "the model lets the CTAs of {} drift apart at measured rates, and keeps those of {} in lockstep",
         (known ? more : less).label, (known ? less : more).label);

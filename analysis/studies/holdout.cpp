@@ -170,7 +170,7 @@ std::vector<Rival> rivals_of(const Machine& machine) {
   // reports/data/holdout-h200 and of the records of gpu:flash3 that read a tenth more than they must.
   constexpr std::int64_t kBestFit = 30 * kMiB;
   Machine in_step = machine;
-  in_step.cta_progress.reset();
+  in_step.cta_progress.clear();
   in_step.clock_cv.reset();
   Machine half = machine;
   half.l2_bytes.value /= 2;

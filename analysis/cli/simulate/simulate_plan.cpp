@@ -43,15 +43,13 @@ struct DefaultKernel {
   std::string reason;  // in a few words
 };
 
-/// GPU kernels that could be simulated by default, the highest rung first.
-std::vector<const Kernel*> measured_rungs(const std::vector<Machine>& machines) {
-  const Machine default_machine = load_machine(kDefaultMachine);
+/// GPU kernels that could be simulated by default: those that run from the A100 on, the highest rung first.
+std::vector<const Kernel*> portable_rungs() {
+  constexpr int kA100 = 80;
   std::vector<const Kernel*> rungs;
   for (const Kernel* kernel : all_kernels()) {
-    const auto knows = [kernel](const Machine& machine) { return machine.knows_progress_of(kernel->name); };
-    if (kernel->algorithm != Algorithm::flash2 || kernel->rung == 0) continue;
-    if (knows(default_machine) || std::any_of(machines.begin(), machines.end(), knows))
-      rungs.push_back(kernel);
+    const bool on_the_ladder = kernel->algorithm == Algorithm::flash2 && kernel->rung != 0;
+    if (on_the_ladder && kernel->on_gpu() && kernel->chips.has(kA100)) rungs.push_back(kernel);
   }
   std::stable_sort(rungs.begin(), rungs.end(),
                    [](const Kernel* a, const Kernel* b) { return a->rung > b->rung; });
@@ -65,15 +63,15 @@ std::string names_of(const std::vector<Machine>& machines) {
 }
 
 /// What is simulated where no kernel was named, on every machine by the same rule: the highest rung of
-/// FlashAttention-2 whose CTAs were measured on the default machine or on one of `machines`, that runs on all
-/// of them and takes the problem and the choices; else FlashAttention-2 as the CPU has it.
+/// FlashAttention-2 for all GPUs since the A100 that takes the problem and the choices; else FlashAttention-2
+/// as the CPU has it.
 DefaultKernel default_kernel(const std::vector<Machine>& machines, const AttentionProblem& problem,
                              const std::vector<Direction>& directions, const KernelOptions& choices) {
   std::string passed_over;
-  for (const Kernel* kernel : measured_rungs(machines)) {
+  for (const Kernel* kernel : portable_rungs()) {
     const auto lack = hindrance(*kernel, machines, problem, directions, choices);
     if (!lack) {
-      return {kernel, fmt::format("default for {}: newest kernel, measured timing{}", names_of(machines),
+      return {kernel, fmt::format("default for {}: newest kernel from the A100 on{}", names_of(machines),
                                   passed_over.empty() ? "" : " (" + passed_over + ")")};
     }
     if (passed_over.empty()) passed_over = fmt::format("{} {}", kernel->name, *lack);

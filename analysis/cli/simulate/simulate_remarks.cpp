@@ -135,8 +135,9 @@ std::string basis_text(const RunEntry& run, const Machine& machine, std::optiona
                         format_capacity(machine.l2_effective_bytes.value), machine.l2_effective_bytes.kind);
   } else {
     model = "an L2 in two partitions, calibrated by counters";
-    model += machine.knows_progress_of(run.kernel) ? "; CTAs advance as they were measured to"
-                                                   : "; CTAs are assumed to advance together";
+    model += machine.knows_progress_on(run.math_unit)
+                 ? fmt::format("; CTAs drift apart as others on {}", to_string(*run.math_unit))
+                 : "; CTAs are assumed to advance together";
   }
   return orders + model;
 }

@@ -11,25 +11,15 @@
 
 namespace tilescope {
 
-ProgressRates Machine::progress_of(std::string_view kernel, std::string_view pass,
-                                   const AttentionProblem& problem) const {
-  const auto distance = [&problem](const PassProgress& entry) {
-    return std::abs(entry.head_dim - problem.head_dim);
-  };
-  static const std::vector<PassProgress> kNone;
-  const PassProgress* nearest = nullptr;
-  for (const PassProgress& entry : cta_progress ? cta_progress->value : kNone) {
-    if (entry.kernel != kernel || entry.pass != pass) continue;
-    if (element_bytes(entry.dtype) != element_bytes(problem.dtype)) continue;
-    if (nearest == nullptr || distance(entry) < distance(*nearest)) nearest = &entry;
-  }
-  if (nearest != nullptr) return nearest->rates;
-  return {.clock_cv = clock_cv ? clock_cv->value : 0.0};
+ProgressRates Machine::progress_on(MathUnit unit) const {
+  const auto found = cta_progress.find(std::string(to_string(unit)));
+  ProgressRates rates = found == cta_progress.end() ? ProgressRates{} : found->second.value;
+  rates.clock_cv = clock_cv ? clock_cv->value : 0.0;
+  return rates;
 }
 
-bool Machine::knows_progress_of(std::string_view kernel) const {
-  return cta_progress && std::any_of(cta_progress->value.begin(), cta_progress->value.end(),
-                                     [kernel](const PassProgress& pass) { return pass.kernel == kernel; });
+bool Machine::knows_progress_on(std::optional<MathUnit> unit) const {
+  return unit && cta_progress.contains(std::string(to_string(*unit)));
 }
 
 std::optional<int> Machine::compute_capability() const {
@@ -96,13 +86,15 @@ Machine with_measured_ceilings(Machine machine) {
 
 namespace {
 
+template <typename Value>
+Fact<Value> assumed_as(const Fact<Value>& known, const Machine& of) {
+  return {known.value, fmt::format("as {}, of the same chip. {}", of.name, known.source), "assumed"};
+}
+
 /// Takes what is not known of a machine from one of the same chip.
 template <typename Fact>
 void take_over(std::optional<Fact>& fact, const std::optional<Fact>& known, const Machine& from) {
-  if (fact || !known) return;
-  fact = known;
-  fact->kind = "assumed";
-  fact->source = fmt::format("as {}, of the same chip. {}", from.name, known->source);
+  if (!fact && known) fact = assumed_as(*known, from);
 }
 
 /// Adds the partitions that were measured to a machine whose file has none, where another of its chip says
@@ -120,7 +112,9 @@ void add_partitions(Machine& machine, const CeilingsRecord& record) {
     take_over(machine.l2_ways, other.l2_ways, other);
     take_over(machine.l2_dirty_ways, other.l2_dirty_ways, other);
     take_over(machine.clock_cv, other.clock_cv, other);
-    take_over(machine.cta_progress, other.cta_progress, other);
+    for (const auto& [unit, rates] : other.cta_progress) {
+      machine.cta_progress.try_emplace(unit, assumed_as(rates, other));
+    }
     return;
   }
 }

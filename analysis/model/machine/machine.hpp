@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analysis/records/progress_rates.hpp"
+#include "cpu_ref/kernels/math_unit.hpp"
 #include "cpu_ref/schedule/problem.hpp"
 #include "profiler/calibration/l2/l2_partitions.hpp"
 
@@ -30,15 +31,6 @@ struct Fact {
 };
 
 inline constexpr int kL2Partitions = 2;
-
-/// The progress of a kernel's CTAs in a pass, as it was measured with one head dimension and element type.
-struct PassProgress {
-  std::string kernel, pass;  // "gpu:flash2-simt", "forward"
-  std::int64_t head_dim = 0;
-  ElementType dtype = ElementType::fp32;
-  ProgressRates rates;
-  bool operator==(const PassProgress&) const = default;
-};
 
 /// An L2 in two partitions: the one beside an SM is near to it, the other far.
 struct SplitL2Shape {
@@ -69,11 +61,11 @@ struct Machine {
   Fact<std::int64_t> ctas_per_sm;           // the most that the hardware keeps resident
   Fact<std::int64_t> l2_bytes;
   Fact<std::int64_t> l2_effective_bytes;  // of them, what streamed data can use
-  /// Standard deviation of the clocks of the SM groups below, over their mean, in a pass that was not
-  /// measured; absent: 0.
+  /// Standard deviation of the clocks of the SM groups below, over their mean; absent: 0.
   std::optional<Fact<double>> clock_cv;
-  /// How CTAs drift apart in the passes that were measured; in others an SM's CTAs keep step.
-  std::optional<Fact<std::vector<PassProgress>>> cta_progress;
+  /// How CTAs drift apart whose products run on a unit, by to_string(MathUnit), the spread of clocks aside;
+  /// on others all SMs of a group keep step, and so do the CTAs of each.
+  std::map<std::string, Fact<ProgressRates>> cta_progress;
   /// Lines of a set of the L2, and the groups of SMs in the order in which they are given CTAs, the first one
   /// always first; together they say that the L2 is in two equal partitions (SplitL2). Absent: one partition,
   /// LRU.
@@ -94,10 +86,9 @@ struct Machine {
   std::optional<Fact<std::int64_t>> exponentials_per_clock_per_sm;
   std::map<std::string, Fact<double>> peak_flops_per_second;  // dense matrix products by element type
 
-  /// Those of a kernel's pass on a problem: of the entry for elements of that size whose head dimension is
-  /// nearest; without one all keep step but for the clock_cv above.
-  ProgressRates progress_of(std::string_view kernel, std::string_view pass,
-                            const AttentionProblem& problem) const;
+  /// Of CTAs whose products run on that unit, with the clock_cv above.
+  ProgressRates progress_on(MathUnit unit) const;
+  bool knows_progress_on(std::optional<MathUnit> unit) const;
   /// 90 of a GH100; nothing where the chip is not known.
   std::optional<int> compute_capability() const;
   /// Nothing where the L2 is taken as one.
@@ -106,8 +97,6 @@ struct Machine {
   /// program that does not fit (see fits) can still be replayed.
   std::int64_t resident_ctas_per_sm(std::int64_t shared_bytes) const;
   bool fits(std::int64_t shared_bytes) const { return shared_bytes <= shared_bytes_per_cta.value; }
-  /// Whether some pass of the kernel was measured for cta_progress.
-  bool knows_progress_of(std::string_view kernel) const;
   /// Peak for a kernel whose inputs have that type, or nothing if the chip lacks the type.
   std::optional<double> peak_flops(ElementType type) const;
   /// The rate of all SMs together; nothing when the file does not say.

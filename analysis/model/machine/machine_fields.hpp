@@ -17,7 +17,10 @@
 
 namespace tilescope {
 
-inline constexpr const char* kPeaks = "peak_flops_per_second";
+inline constexpr const char *kPeaks = "peak_flops_per_second", *kProgress = "cta_progress";
+
+/// Whether a field holds several facts, by element type or by unit.
+inline bool is_group(std::string_view field) { return field == kPeaks || field == kProgress; }
 
 /// Names the fields of a list.
 class FieldNames {
@@ -133,16 +136,11 @@ struct PartsOf {
 };
 
 template <typename Fields>
-void list(Fields& fields, Of<Fields, PassProgress>& pass) {
-  fields.required("kernel", Text{}, pass.kernel);
-  fields.required("pass", Text{}, pass.pass);
-  fields.required("head_dim", Integer{1, kMaxHeadDim}, pass.head_dim);
-  fields.required("dtype", Named(parse_element_type), pass.dtype);
-  fields.required("younger_rate", StepRate{}, pass.rates.younger_rate);
-  fields.required("alone_rate", StepRate{}, pass.rates.alone_rate);
-  fields.unless(0.0, "step_cv", Positive{}, pass.rates.step_cv);
-  fields.unless(0.0, "tpc_cv", Positive{}, pass.rates.tpc_cv);
-  fields.unless(0.0, "clock_cv", Positive{}, pass.rates.clock_cv);
+void list(Fields& fields, Of<Fields, ProgressRates>& rates) {
+  fields.required("younger_rate", StepRate{}, rates.younger_rate);
+  fields.required("alone_rate", StepRate{}, rates.alone_rate);
+  fields.unless(0.0, "step_cv", Positive{}, rates.step_cv);
+  fields.unless(0.0, "tpc_cv", Positive{}, rates.tpc_cv);
 }
 
 template <typename Fields>
@@ -160,8 +158,7 @@ void list(Fields& fields, Of<Fields, Machine>& machine) {
   fields.required("l2_bytes", count_of("bytes", 0x1p17, 0x1p36), machine.l2_bytes);
   fields.required("l2_effective_bytes", count_of("bytes", 0, 0x1p36), machine.l2_effective_bytes);
   fields.optional("clock_cv", FactOf<double, Positive>{{}, "", 0, 1}, machine.clock_cv);
-  fields.optional("cta_progress", FactOf<std::vector<PassProgress>, PartsOf<PassProgress>>{},
-                  machine.cta_progress);
+  fields.entries(kProgress, FactOf<ProgressRates, Part<ProgressRates>>{}, machine.cta_progress);
   fields.optional("l2_ways", ways, machine.l2_ways);
   fields.optional("l2_dirty_ways", ways, machine.l2_dirty_ways);
   fields.optional("sm_groups", FactOf<std::vector<SmGroup>, PartsOf<SmGroup>>{}, machine.sm_groups);

@@ -43,20 +43,24 @@ Names field_names() {
 
 /// Refuses a file with a field that nothing reads, or with fields missing: all of them in one sentence.
 void require_machine_fields(const std::string& source, const JsonField& machine) {
+  const Names kFact = {"value", "kind", "source"};
   refuse_records(source, machine.value());
   require_known(machine, source + ": ", field_names<Machine>());
   for (const auto& [name, fact] : machine.entries()) {
-    if (name == kPeaks || !fact.value().is_object()) continue;
-    require_known(fact, source + ": " + name + " ", {"value", "kind", "source"});
-    for (const auto& [list, names] :
-         {std::pair("cta_progress", field_names<PassProgress>()), {"sm_groups", field_names<SmGroup>()}}) {
-      if (name != list || !fact.has("value")) continue;
-      for (const JsonField& part : fact.at("value").items())
-        require_known(part, source + ": " + name + " ", names);
+    if (is_group(name) || !fact.value().is_object()) continue;
+    require_known(fact, source + ": " + name + " ", kFact);
+    if (name != "sm_groups" || !fact.has("value")) continue;
+    for (const JsonField& part : fact.at("value").items())
+      require_known(part, source + ": " + name + " ", field_names<SmGroup>());
+  }
+  for (const char* group : {kPeaks, kProgress}) {
+    for (const auto& [name, fact] : machine.has(group) ? machine.at(group).entries() : Entries{}) {
+      const std::string where = source + ": " + group + "." + name + " ";
+      require_known(fact, where, kFact);
+      if (group == kProgress && fact.has("value"))
+        require_known(fact.at("value"), where, field_names<ProgressRates>());
     }
   }
-  for (const auto& [type, peak] : machine.has(kPeaks) ? machine.at(kPeaks).entries() : Entries{})
-    require_known(peak, source + ": " + kPeaks + "." + type + " ", {"value", "kind", "source"});
   Names lacking;
   for (const FieldNames::Field& field : fields_of<Machine>().all) {
     const bool needed = (field.required && !has_default(field.name)) || field.name == kPeaks;
@@ -67,18 +71,25 @@ void require_machine_fields(const std::string& source, const JsonField& machine)
                              source, fmt::join(lacking, ", "), lacking.size() == 1 ? "is" : "are"));
 }
 
+/// Refuses a group of facts of which one has a name that `parse` does not know.
+template <typename Parse>
+void require_names(const JsonField& machine, const char* group, Parse parse) {
+  for (const auto& [name, fact] : machine.has(group) ? machine.at(group).entries() : Entries{}) {
+    try {
+      parse(name);
+    } catch (const BadInput& error) {
+      fact.refuse(error.what());
+    }
+  }
+}
+
 /// What fields that are credible each by itself must be together.
 void require_one_machine(const JsonField& field, const Machine& machine) {
   const auto value = [&field](const char* name) { return field.at(name).at("value"); };
   if (const std::int64_t l2 = machine.l2_bytes.value; machine.l2_effective_bytes.value > l2)
     value("l2_effective_bytes").refuse(fmt::format("must be in 1 ... {}, the whole L2", l2));
-  for (const auto& [type, peak] : field.at(kPeaks).entries()) {
-    try {
-      parse_element_type(type);
-    } catch (const BadInput& error) {
-      peak.refuse(error.what());
-    }
-  }
+  require_names(field, kPeaks, parse_element_type);
+  require_names(field, kProgress, parse_math_unit);
   if (!machine.l2_ways && !machine.sm_groups) return;
   const std::int64_t ways = value("l2_ways").integer();
   std::int64_t sms = 0;
@@ -121,7 +132,7 @@ std::string shipped_file(const std::string& name) {
       alike);
 }
 
-/// The whole machine of a file that holds what it adds to another; peaks are added type by type.
+/// The whole machine of a file that holds what it adds to another; peaks and rates are added one by one.
 Json with_base(const std::string& source, Json added) {
   if (!added.is_object() || !added.contains(kBase)) return added;
   const JsonField base = JsonField(source, added).at(kBase);
@@ -130,7 +141,7 @@ Json with_base(const std::string& source, Json added) {
   if (whole.contains(kBase)) base.refuse("must be a machine that stands alone");
   added.erase(kBase);
   for (const auto& [key, value] : added.items()) {
-    if (key == kPeaks && value.is_object()) {
+    if (is_group(key) && value.is_object()) {
       whole[key].update(value);
     } else {
       whole[key] = value;

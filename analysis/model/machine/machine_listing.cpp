@@ -16,6 +16,7 @@ std::string machine_template() {
   };
   Json machine;
   for (const FieldNames::Field& field : fields_of<Machine>().all) {
+    if (field.name == kProgress) continue;  // of no datasheet
     if (field.name == kPeaks) {
       for (const char* type : {"fp32", "fp16", "bf16"}) machine[kPeaks][type] = fact(field, false);
     } else if (!field.unit.empty()) {
@@ -42,6 +43,7 @@ std::vector<MachineNumber> numbers_of(const Machine& machine) {
   const auto add = [&numbers](const std::string& field, const std::string& unit, const Json& fact) {
     const Json& value = fact.at("value");
     const std::string text = value.is_array()            ? fmt::format("{} entries", value.size())
+                             : value.is_object()         ? value.dump()
                              : value.is_number_integer() ? fmt::format("{}", value.get<std::int64_t>())
                                                          : fmt::format("{:g}", value.get<double>());
     numbers.push_back({field, text + (unit.empty() ? "" : " " + unit), fact.at("kind"), fact.at("source")});
@@ -49,12 +51,12 @@ std::vector<MachineNumber> numbers_of(const Machine& machine) {
   const Json json = Part<Machine>{}.write(machine);
   for (const FieldNames::Field& field : fields_of<Machine>().all) {
     if (!json.contains(field.name) || !json.at(field.name).is_object()) continue;
-    if (field.name != kPeaks) {
+    if (!is_group(field.name)) {
       add(field.name, field.unit, json.at(field.name));
       continue;
     }
-    for (const auto& [type, peak] : json.at(kPeaks).items())
-      add(fmt::format("{}.{}", kPeaks, type), field.unit, peak);
+    for (const auto& [name, fact] : json.at(field.name).items())
+      add(fmt::format("{}.{}", field.name, name), field.unit, fact);
   }
   return numbers;
 }

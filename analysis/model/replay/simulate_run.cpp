@@ -37,7 +37,7 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
                         const SimulationOptions& options) {
   const std::int64_t ctas = options.ctas_per_sm ? machine.sm_count.value * *options.ctas_per_sm
                                                 : launched_together(kernel, program, machine);
-  ProgressRates progress = machine.progress_of(kernel.name, to_string(program.name), program.problem);
+  ProgressRates progress = machine.progress_on(kernel.math_unit);
   progress.tpc_cv = std::max(progress.tpc_cv, options.least_tpc_cv);
   progress.clock_cv = std::max(progress.clock_cv, options.least_clock_cv);
   const CtaSchedule schedule{

@@ -47,7 +47,7 @@ TEST_CASE("the model stands first among its rivals, whose L2s are what their nam
   CHECK(rivals[1].machine.l2_effective_bytes.value == 32 << 20);
   CHECK_FALSE(rivals[2].machine.split_l2());
   CHECK(rivals[3].machine.split_l2());
-  CHECK_FALSE(rivals[3].machine.cta_progress);
+  CHECK(rivals[3].machine.cta_progress.empty());
   CHECK(2 * rivals[4].machine.l2_bytes.value == h200.l2_bytes.value);
 }
 

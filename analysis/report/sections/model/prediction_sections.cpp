@@ -89,13 +89,10 @@ Table score_table(const Scored& scored, bool failures) {
 /// How many numbers those are: every rate of a pass that says something, every group of SMs and its size.
 std::size_t count_fitted(const Machine& machine) {
   std::size_t count = 1;  // the L2's size
-  if (machine.cta_progress) {
-    for (const PassProgress& pass : machine.cta_progress->value) {
-      const ProgressRates &found = pass.rates, none;
-      count += (found.younger_rate != none.younger_rate) + (found.alone_rate != none.alone_rate) +
-               (found.step_cv != none.step_cv) + (found.tpc_cv != none.tpc_cv) +
-               (found.clock_cv != none.clock_cv);
-    }
+  for (const auto& [unit, rates] : machine.cta_progress) {
+    const ProgressRates &found = rates.value, none;
+    count += (found.younger_rate != none.younger_rate) + (found.alone_rate != none.alone_rate) +
+             (found.step_cv != none.step_cv) + (found.tpc_cv != none.tpc_cv);
   }
   count += machine.clock_cv.has_value() + machine.l2_ways.has_value() + machine.l2_dirty_ways.has_value();
   return count + (machine.sm_groups ? 2 * machine.sm_groups->value.size() : 0);
@@ -104,15 +101,16 @@ std::size_t count_fitted(const Machine& machine) {
 /// What the model of a machine takes from measurements, each with how it was found.
 Bullets fitted_numbers(const Machine& machine) {
   Bullets numbers;
-  const auto add = [&numbers](const char* name, const std::string& value, const auto& fact) {
+  const auto add = [&numbers](const std::string& name, const std::string& value, const auto& fact) {
     numbers.items.push_back(fmt::format("**{}**: {} ({}). {}", name, value, fact.kind, fact.source));
   };
-  if (machine.cta_progress) {
-    std::vector<std::string> kernels;
-    for (const PassProgress& one : machine.cta_progress->value) add_new(kernels, one.kernel);
-    add("how CTAs of an SM proceed",
-        fmt::format("{} passes of {}", machine.cta_progress->value.size(), fmt::join(kernels, ", ")),
-        *machine.cta_progress);
+  for (const auto& [unit, fact] : machine.cta_progress) {
+    const ProgressRates& rates = fact.value;
+    add("how CTAs on " + unit + " drift apart",
+        fmt::format("while the oldest of an SM makes a step, younger ones make {:.2g} and one alone {:.3g}; "
+                    "coefficients of variation of steps {:.2g}, of TPCs {:.2g}",
+                    rates.younger_rate, rates.alone_rate, rates.step_cv, rates.tpc_cv),
+        fact);
   }
   if (machine.clock_cv)
     add("spread of the SMs' clocks", fmt::format("{:.2g}", machine.clock_cv->value), *machine.clock_cv);

@@ -5,11 +5,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 #include "analysis/records/ceilings_record.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "common/temporary_folder.hpp"
+#include "gpu/registry/kernel_registry.hpp"
 #include "profiler/records/json_fields.hpp"
 #include "tests/paths.hpp"
 
@@ -71,7 +73,7 @@ TEST_CASE("a machine file is held to its fields, to their units, and to a name o
   json["sm_count"]["comment"] = "all of them";
   refused(json, {"sm_count", "comment", "value, kind, source"});
   json = shipped("h200");
-  json["cta_progress"]["value"][0]["yonger_rate"] = 1.0;
+  json["cta_progress"]["mma.sync"]["value"]["yonger_rate"] = 1.0;
   refused(json, {"cta_progress", "did you mean younger_rate"});
   json = shipped("h200");
   json["l2_bytes"]["value"] = 60;  // MiB
@@ -197,6 +199,17 @@ TEST_CASE("an unknown name is refused with the known ones") {
   CHECK(machine_complaint(std::string("/absent/gpu.json")).find("/absent/gpu.json") != std::string::npos);
 }
 
+TEST_CASE("no machine file knows a kernel") {
+  for (const auto& file :
+       std::filesystem::directory_iterator(TILESCOPE_SOURCE_DIR "/analysis/model/machine")) {
+    if (file.path().extension() != ".json") continue;
+    const std::string text = read_text_file(file.path());
+    CAPTURE(file.path());
+    for (const Kernel* kernel : all_kernels()) CHECK(text.find(kernel->name) == std::string::npos);
+    CHECK(text.find("gpu:") == std::string::npos);
+  }
+}
+
 TEST_CASE("a damaged machine file is refused by file and field") {
   const auto expect = [](const Json& json, const char* field, const char* reason) {
     const std::string message = machine_complaint(json);
@@ -223,18 +236,18 @@ TEST_CASE("a damaged machine file is refused by file and field") {
   json["l2_effective_bytes"]["value"] = 1 << 18;
   expect(json, "l2_ways.value", "128 sets");
   json = shipped("h200");
-  json["cta_progress"]["value"][0]["younger_rate"] = 0;
-  expect(json, "cta_progress.value[0].younger_rate", "above 0");
+  json["cta_progress"]["mma.sync"]["value"]["younger_rate"] = 0;
+  expect(json, "cta_progress.mma.sync.value.younger_rate", "above 0");
   for (const double rate : {1e-300, 1e-4, 1e4}) {  // steps of which no clock holds the times
-    json["cta_progress"]["value"][0]["younger_rate"] = rate;
-    expect(json, "cta_progress.value[0].younger_rate", "0.001 ... 1000");
+    json["cta_progress"]["mma.sync"]["value"]["younger_rate"] = rate;
+    expect(json, "cta_progress.mma.sync.value.younger_rate", "0.001 ... 1000");
   }
   json = shipped("h200");
-  json["cta_progress"]["value"][0]["step_cv"] = -0.01;
-  expect(json, "cta_progress.value[0].step_cv", "above 0");
+  json["cta_progress"]["mma.sync"]["value"]["step_cv"] = -0.01;
+  expect(json, "cta_progress.mma.sync.value.step_cv", "above 0");
   json = shipped("h200");
-  json["cta_progress"]["value"][0]["tpc_cv"] = 0;
-  expect(json, "cta_progress.value[0].tpc_cv", "above 0");
+  json["cta_progress"]["mma.sync"]["value"]["tpc_cv"] = 0;
+  expect(json, "cta_progress.mma.sync.value.tpc_cv", "above 0");
   json = shipped("h200");
   json["l2_ways"]["value"] = 0;
   expect(json, "l2_ways.value", "1");
@@ -259,6 +272,9 @@ TEST_CASE("a damaged machine file is refused by file and field") {
   json = shipped("h200");
   json["peak_flops_per_second"]["fp12"] = json["peak_flops_per_second"]["fp16"];
   expect(json, "peak_flops_per_second.fp12", "fp32");
+  json = shipped("h200");
+  json["cta_progress"]["tensor"] = json["cta_progress"]["mma.sync"];
+  expect(json, "cta_progress.tensor", "wgmma");
   const std::string text = shipped("a100-40gb").dump();
   for (std::size_t length = 0; length < text.size(); ++length) {
     CHECK_THROWS_AS(parse_machine("gpu.json", text.substr(0, length)), BadInput);
@@ -277,6 +293,11 @@ TEST_CASE("ceilings give a machine whose file has no partitions those that were 
   CHECK(machine.split_l2()->partition_bytes == h100.l2_bytes.value / 2);
   CHECK(machine.split_l2()->dirty_ways == h200.l2_dirty_ways->value);
   CHECK(machine.clock_cv->value == h200.clock_cv->value);
+  REQUIRE(machine.cta_progress.size() == h200.cta_progress.size());
+  for (const auto& [unit, rates] : machine.cta_progress) {
+    CHECK(rates.value == h200.cta_progress.at(unit).value);
+    CHECK(rates.kind == "assumed");
+  }
   CHECK(machine.l2_ways->kind == "assumed");
   CHECK(parse_machine("written", to_json_text(machine)) == machine);
   CHECK(parse_machine("added", to_json_text(machine, h100)) == machine);

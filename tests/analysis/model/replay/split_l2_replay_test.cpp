@@ -76,26 +76,22 @@ TEST_CASE("a split L2 far too small keeps nothing from one sweep of K and V to t
   }
 }
 
-/// gpu:flash2-mma and others, forward, fp16, block_m = 128; dram__bytes_read on an H200.
+/// Forward, fp16, block_m = 128; dram__bytes_read on an H200. By warps' instructions: gpu:flash2-mma, by
+/// warpgroups': cuDNN 9.19.
 struct Anchor {
+  MathUnit unit;
   std::int64_t heads, seqlen, head_dim, ctas_per_sm;
-  bool stagger;
   double measured_bytes, tolerance;
 };
 
 TEST_CASE("the model of the H200 against DRAM reads measured on one") {
+  using enum MathUnit;
   const Machine h200 = load_machine("h200");
   const Anchor anchors[] = {
-      // gpu:flash2-mma
-      {32, 8192, 128, 2, true, 206.2e6, 0.05},
-      {8, 32768, 128, 2, true, 296.4e6, 0.1},
-      {4, 65536, 128, 2, true, 573.3e6, 0.05},
-      {2, 131072, 128, 2, true, 1102e6, 0.05},
-      {4, 65536, 64, 2, true, 118.5e6, 0.1},
-      {2, 131072, 64, 2, true, 452.4e6, 0.1},
-      // cuDNN 9.19: one CTA an SM.
-      {4, 65536, 128, 1, false, 678.9e6, 0.05},
-      {2, 131072, 128, 1, false, 1244.4e6, 0.05},
+      {mma_sync, 32, 8192, 128, 2, 206.2e6, 0.05}, {mma_sync, 8, 32768, 128, 2, 296.4e6, 0.1},
+      {mma_sync, 4, 65536, 128, 2, 573.3e6, 0.05}, {mma_sync, 2, 131072, 128, 2, 1102e6, 0.05},
+      {mma_sync, 4, 65536, 64, 2, 118.5e6, 0.1},   {mma_sync, 2, 131072, 64, 2, 452.4e6, 0.1},
+      {wgmma, 4, 65536, 128, 1, 678.9e6, 0.05},    {wgmma, 2, 131072, 128, 1, 1244.4e6, 0.05},
   };
   for (const Anchor& anchor : anchors) {
     CAPTURE(anchor.seqlen);
@@ -107,10 +103,9 @@ TEST_CASE("the model of the H200 against DRAM reads measured on one") {
     p.dtype = ElementType::fp16;
     const auto passes =
         build_programs(Algorithm::flash2, Direction::forward, p, ProgramOptions::with_tile({128, 64}));
-    const CtaSchedule schedule{
-        .co_resident_ctas = h200.sm_count.value * anchor.ctas_per_sm,
-        .ctas_per_sm = anchor.ctas_per_sm,
-        .progress = anchor.stagger ? h200.progress_of("gpu:flash2-mma", "forward", p) : ProgressRates{}};
+    const CtaSchedule schedule{.co_resident_ctas = h200.sm_count.value * anchor.ctas_per_sm,
+                               .ctas_per_sm = anchor.ctas_per_sm,
+                               .progress = h200.progress_on(anchor.unit)};
     const SplitL2Traffic traffic = simulate_split_l2(passes[0], schedule, *h200.split_l2());
     CHECK(static_cast<double>(traffic.dram_read_bytes) ==
           doctest::Approx(anchor.measured_bytes).epsilon(anchor.tolerance));
