@@ -289,6 +289,11 @@ int profile_kernels(ProfileKernelOptions& arguments, const std::string& metrics,
       }
     }
   }
+  for (const RunEntry& run : record.runs) {
+    for (const PassRecord& pass : run.passes) {
+      if (const auto why = too_few_reads(run, pass)) context.print(wrapped("warning: " + *why));
+    }
+  }
   context.write_record(record);
   return kFine;
 }

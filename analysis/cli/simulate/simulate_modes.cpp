@@ -13,6 +13,7 @@
 #include "analysis/cli/simulate/simulate.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/model/counts/direction_total.hpp"
+#include "analysis/model/counts/measured_bytes.hpp"
 #include "analysis/model/replay/simulate_record.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "common/number_format.hpp"
@@ -261,10 +262,12 @@ int simulate_record(const SimulateArguments& arguments, const CommandContext& co
       run = simulate_again(run, find_kernel(run.kernel), machine, {.replay = !arguments.closed_form_only});
     });
   }
+  std::string warnings;
   std::vector<Row> rows = {{"kernel", "pass", "DRAM reads of", "measured", "simulated", "off by"}};
   for (const RunEntry& run : record.runs) {
     for (const PassRecord& pass : run.passes) {
       if (auto row = comparison_row(run, pass)) rows.push_back(std::move(*row));
+      if (const auto why = too_few_reads(run, pass)) warnings += wrapped("warning: " + *why);
     }
   }
   context.print(
@@ -272,6 +275,7 @@ int simulate_record(const SimulateArguments& arguments, const CommandContext& co
           ? Output(Table{rows})
           : wrapped(fmt::format("{}: no pass has DRAM reads both measured and simulated: nothing to compare",
                                 arguments.record)));
+  context.print(warnings);
   context.write_json(to_json_text(simulation_record(record, machine, text, arguments, context)));
   return kFine;
 }

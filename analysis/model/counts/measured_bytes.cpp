@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/model/counts/measured_bytes.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
+#include "common/number_format.hpp"
 #include "profiler/records/launch_rounds.hpp"
 
 namespace tilescope {
@@ -30,6 +33,21 @@ MeasuredBytes measured_bytes(const std::vector<KernelMeasurement>& launches) {
     if (least && largest) measured.dram_read_range = {*least, *largest};
   }
   return measured;
+}
+
+std::optional<std::string> too_few_reads(const RunEntry& run, const PassRecord& pass) {
+  constexpr double kLeastShare = 0.99;
+  if (!pass.measured || !pass.measured->dram_read_bytes || !pass.closed_form || run.l2 == "warm")
+    return std::nullopt;
+  const std::int64_t least = pass.measured->dram_read_range ? pass.measured->dram_read_range->front()
+                                                            : *pass.measured->dram_read_bytes;
+  const std::int64_t must = pass.closed_form->compulsory_read_bytes;
+  if (static_cast<double>(least) >= kLeastShare * static_cast<double>(must)) return std::nullopt;
+  return fmt::format(
+      "{} {}: a launch read {} of the {} that it must; it found the rest in an L2 that was not cold, or the "
+      "formula asks for more than the kernel reads",
+      run.kernel, pass.name, format_bytes(static_cast<double>(least)),
+      format_bytes(static_cast<double>(must)));
 }
 
 }  // namespace tilescope

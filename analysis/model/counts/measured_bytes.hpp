@@ -2,6 +2,8 @@
 // A pass's bytes from the counters of one or more of its launches.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "analysis/records/run_record.hpp"
@@ -13,5 +15,9 @@ namespace tilescope {
 /// launches did not measure, or what is no number, is absent.
 /// @param launches of the same pass with the same metrics, one or more
 MeasuredBytes measured_bytes(const std::vector<KernelMeasurement>& launches);
+
+/// Why the DRAM reads of a pass judge no model: a launch, its L2 cold, read less than it must, but for the
+/// hundredth that counters and stray lines make. Nothing where none did.
+std::optional<std::string> too_few_reads(const RunEntry& run, const PassRecord& pass);
 
 }  // namespace tilescope

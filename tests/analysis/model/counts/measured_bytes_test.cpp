@@ -41,5 +41,20 @@ TEST_CASE("fetched code is kept, and what is no number is not") {
   CHECK_FALSE(bytes.dram_read_range);
 }
 
+TEST_CASE("a launch that read a hundredth less than it must judges no model, unless its L2 was warm") {
+  RunEntry run;
+  PassRecord pass;
+  pass.closed_form = ClosedFormBytes{5000, 0, 1000, 0};
+  pass.measured = measured_bytes({launch(991), launch(1200)});
+  CHECK_FALSE(too_few_reads(run, pass));
+  pass.measured = measured_bytes({launch(989), launch(1200), launch(1200)});
+  REQUIRE(too_few_reads(run, pass));
+  CHECK(too_few_reads(run, pass)->find("read 989 B of the 1 kB that it must") != std::string::npos);
+  pass.measured = measured_bytes({launch(989)});
+  CHECK(too_few_reads(run, pass));
+  run.l2 = "warm";
+  CHECK_FALSE(too_few_reads(run, pass));
+}
+
 }  // namespace
 }  // namespace tilescope
