@@ -135,9 +135,8 @@ std::string basis_text(const RunEntry& run, const Machine& machine, std::optiona
                         format_capacity(machine.l2_effective_bytes.value), machine.l2_effective_bytes.kind);
   } else {
     model = "an L2 in two partitions, calibrated by counters";
-    model += machine.knows_progress_on(run.math_unit)
-                 ? fmt::format("; CTAs drift apart as others on {}", to_string(*run.math_unit))
-                 : "; CTAs are assumed to advance together";
+    model += machine.knows_progress_on(run.math_unit) ? "; CTAs drift apart at the rates of what multiplies"
+                                                      : "; CTAs are assumed to advance together";
   }
   return orders + model;
 }
