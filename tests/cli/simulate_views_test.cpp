@@ -177,6 +177,10 @@ TEST_CASE("what cannot be is warned of under the header, before any table") {
     CHECK(text.find("warning: ") < text.find("tile"));
   }
   CHECK_FALSE(contains(simulated({"--preset", "llama3-8b", "--closed-form"}), "warning: "));
+  // What fewer SMs could move sooner than DRAM delivers bounds nothing.
+  const std::string decode = simulated({"--model", "llama3-70b", "--tp", "8", "--decode", "--seqlen", "64k"});
+  CHECK(contains(decode, "warning: gpu:decode forward has "));
+  CHECK_FALSE(contains(decode, "with the share"));
 }
 
 TEST_CASE("a verdict rests on measured ceilings, or says that it does not") {

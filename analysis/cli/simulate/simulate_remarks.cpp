@@ -88,6 +88,9 @@ std::string grid_warning(const SimulateJob& job) {
                           std::nullopt, exponentials(*smallest)};
   std::vector<Ceiling> ceilings = ceilings_of(with_measured_ceilings(*job.machine),
                                               product_type(job.problem.dtype, job.kernel->math_unit));
+  KernelWork of_all = of_sms;
+  of_all.dram_bytes = bytes.compulsory_read_bytes + bytes.compulsory_write_bytes;
+  const Roofline all = roofline(of_all, ceilings);
   for (Ceiling& ceiling : ceilings) {
     ceiling.per_second *= static_cast<double>(smallest->num_ctas()) / static_cast<double>(sms);
   }
@@ -95,7 +98,8 @@ std::string grid_warning(const SimulateJob& job) {
   std::string warning = fmt::format(
       "{} {} has {} for the {} SMs of {}: the time bound takes the rates of all SMs", job.kernel->name,
       to_string(smallest->name), counted(smallest->num_ctas(), "CTA"), sms, job.machine->name);
-  if (find(ceilings, CeilingKind::sm_l2) != nullptr && share.least_seconds) {
+  const bool longer = share.least_seconds && share.least_seconds > all.least_seconds;
+  if (find(ceilings, CeilingKind::sm_l2) != nullptr && longer) {
     warning += fmt::format("; with the share of as many SMs the pass takes {} or more, by {}",
                            format_seconds(*share.least_seconds), share.limit);
   }
