@@ -163,7 +163,9 @@ TEST_CASE("the drift of CTAs on a unit of the H200 is the median of the passes i
   const Machine machine = load_machine("h200");
   CHECK(machine.cta_progress.size() == units.size());
   CHECK(machine.clock_cv->value == clock_cvs.typical());
-  for (const auto& [unit, seen] : units) {
+  for (const auto& of_unit : units) {
+    const MathUnit unit = of_unit.first;
+    const auto& seen = of_unit.second;
     CAPTURE(to_string(unit));
     const ProgressRates rates = machine.progress_on(unit);
     // On tensor cores it is fitted: a clock in the loop changes it, and only with one can it be seen.
