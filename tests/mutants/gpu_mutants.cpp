@@ -165,7 +165,9 @@ std::vector<Case> prepare_cases() {
       many.batch = 50;
       many.seqlen_k = 40;
       add_case(kernel, Direction::forward, many, InputKind::normal, std::nullopt, cases);
-      add_case(kernel, Direction::backward, causal, InputKind::normal, BackwardOrder::ordered, cases);
+      AttentionProblem three = causal;  // the third kv tile of a q tile waits for two
+      three.seqlen_k = 3 * kernel.default_options(causal)[PassName::dkdvdq].tile.block_n - 1;
+      add_case(kernel, Direction::backward, three, InputKind::normal, BackwardOrder::ordered, cases);
       for (const int head_dim : {96, 128, 192}) {
         AttentionProblem wider = ragged_problem(kernel, ElementType::fp16, head_dim);
         wider.causal = true;
