@@ -104,6 +104,7 @@ std::vector<TileProgram> flash2_forward(const AttentionProblem& problem, const P
   forward.epilogue = {store(out_partial), store(lse_partial)};
   TileProgram combine =
       make_elementwise_pass(PassName::combine, PassName::forward, problem, Axis::q, options);
+  combine.tile.block_m = kCombinedRows;
   combine.init = state;  // once, not in every split
   combine.phases = {{load(out_partial), load(lse_partial)}};
   combine.epilogue = {store(out), store(lse)};

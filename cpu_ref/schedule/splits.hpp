@@ -32,6 +32,8 @@ std::string to_string(const SplitPolicy& policy);
 /// The same read. @throws BadInput
 SplitPolicy parse_split_policy(const std::string& field, const std::string& text);
 
+inline constexpr int kCombinedRows = 16;  // of a CTA of the pass that combines
+
 /// Of the CTAs that share a kv tile (ProgramOptions::query_splits), those that divide a group's query heads
 /// among them; each of these parts is divided further by q tiles.
 constexpr int head_splits_of(int query_splits, int group) { return std::gcd(query_splits, group); }

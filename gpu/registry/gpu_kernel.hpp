@@ -113,6 +113,8 @@ GpuKernel make_gpu_kernel() {
   if constexpr (requires { Rung::on_ranks; }) kernel.row.on_ranks = Rung::on_ranks;
   if constexpr (requires(AttentionProblem problem) { Rung::first_choice(problem); })
     kernel.row.first_choice = Rung::first_choice;
+  if constexpr (requires(AttentionProblem problem, ProgramOptions options) { Rung::lack(problem, options); })
+    kernel.row.forward_lack = Rung::lack;
   if constexpr (requires { Rung::arithmetic; }) kernel.row.arithmetic = Rung::arithmetic;
   if constexpr (requires { Rung::smallest_part; }) {
     kernel.row.smallest_part = Rung::smallest_part;

@@ -15,9 +15,13 @@ bool Decode::first_choice(const AttentionProblem& problem) {
 }
 
 LaunchShape Decode::launch_shape(const TileProgram& program) {
+  if (program.name == PassName::combine) return combine_launch_shape(program);
   const DecodeShape forward = shape(program.problem.head_dim);
-  if (program.name == PassName::combine) return {combine_threads(forward.head_dim), 0};
   return {forward.threads(), forward.end(), DecodeShape::kCtasPerSm};
+}
+
+LaunchShape combine_launch_shape(const TileProgram& program) {
+  return {Decode::combine_threads(Decode::shape(program.problem.head_dim).head_dim), 0};
 }
 
 }  // namespace tilescope

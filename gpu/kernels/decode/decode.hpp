@@ -13,7 +13,7 @@ namespace tilescope {
 struct DecodeShape {
   int head_dim = 0;
 
-  static constexpr int kRows = 16;      // of Q: those of one product of the tensor cores
+  static constexpr int kRows = kCombinedRows;  // of Q: 16 are those of one product of the tensor cores
   static constexpr int kWarpKeys = 16;  // likewise
   static constexpr int kCtasPerSm = 2;  // on Hopper; an A100 has room for one
   static constexpr int kPartPadding =
@@ -70,5 +70,9 @@ struct Decode {
     return DecodeShape::kRows * compiled_head_dim / 4;
   }
 };
+
+/// The pass that combines, for every kernel that splits keys: head dimensions that are multiples of 4.
+void launch_combine(const TileProgram&, const KernelArguments&, CUstream_st*);
+LaunchShape combine_launch_shape(const TileProgram&);
 
 }  // namespace tilescope

@@ -5,6 +5,7 @@
 #include <queue>
 
 #include "cpu_ref/schedule/splits.hpp"
+#include "gpu/kernels/decode/decode.hpp"
 #include "gpu/kernels/elementwise/elementwise.hpp"
 
 namespace tilescope {
@@ -189,7 +190,17 @@ std::vector<Boxes> Flash3::boxes(const TileProgram& program) {
           boxes(v, shape.kv_tile(), kEvictFirst)};
 }
 
+std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const ProgramOptions& options) {
+  const bool splits = options.splits.kind != SplitPolicy::Kind::none;
+  if (is_fp8(problem.dtype) && (splits || options.pack_gqa)) {
+    return "splits keys and packs heads of 16-bit types alone";
+  }
+  if (options.pack_gqa && problem.masked()) return "packs heads only without a mask";
+  return std::nullopt;
+}
+
 LaunchShape Flash3::launch_shape(const TileProgram& program) {
+  if (program.name == PassName::combine) return combine_launch_shape(program);
   if (program.name == PassName::forward && is_fp8(program.problem.dtype)) {
     const Flash3Fp8Shape shape = fp8_shape(program.problem, program.fp8_sums);
     return {shape.threads(), Flash3Fp8Layout(shape).end, 1};

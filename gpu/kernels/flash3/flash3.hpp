@@ -26,7 +26,8 @@ struct Flash3 {
   /// The copy engine takes rows of whole 16-byte chunks: head dimensions that are multiples of 8, in fp8
   /// of 16.
   static constexpr Capabilities can{
-      .forward = kFeatures | FeatureSet{Feature::fp8e4m3, Feature::fp8e5m2, Feature::descales},
+      .forward = kFeatures | FeatureSet{Feature::fp8e4m3, Feature::fp8e5m2, Feature::descales,
+                                        Feature::split_keys, Feature::packed_heads},
       .backward = kFeatures | FeatureSet{Feature::query_splits},
       .head_dims = kFlash3HeadDims,
       .row_bytes_multiple = 16};
@@ -43,6 +44,8 @@ struct Flash3 {
   /// Whether a backward pass whose sums are cleared has persistent CTAs: see flash3_backward_persistent().
   static bool persistent(const TileProgram&);
   static ProgramOptions default_options(const AttentionProblem&);
+  /// Splits and packed heads are those of 16-bit types, packed heads of problems without a mask.
+  static std::optional<std::string> lack(const AttentionProblem&, const ProgramOptions&);
   /// What produce() and produce_tiles() load.
   static std::vector<Boxes> boxes(const TileProgram&);
   static LaunchShape launch_shape(const TileProgram&);

@@ -3,6 +3,7 @@
 // build that has that architecture: gpu/CMakeLists.txt.
 #include <algorithm>
 
+#include "gpu/kernels/decode/decode.hpp"
 #include "gpu/kernels/elementwise/elementwise.hpp"
 #include "gpu/kernels/flash3/flash3.hpp"
 #ifdef TILESCOPE_HAS_SM90
@@ -19,12 +20,29 @@ namespace {
 
 using gpu::sm90::WgmmaType;
 
+/// Packed heads are a view of the same memory: the rows of a group are those of one head.
+KernelArguments with_packed_heads(KernelArguments arguments) {
+  const int group = arguments.group_size();
+  for (const TensorName name : {TensorName::q, TensorName::out, TensorName::lse, TensorName::out_partial,
+                                TensorName::lse_partial}) {
+    DeviceTensor& tensor = arguments.tensors[static_cast<std::size_t>(name)];
+    if (tensor.data && tensor.head_stride != arguments.band.seqlen_q * tensor.row_stride) {
+      throw BadInput("pack-gqa", "on", "must be off where tensors are laid out (batch, rows, heads, head_dim)");
+    }
+    tensor.head_stride *= group;
+  }
+  arguments.band.seqlen_q *= group;  // without a mask it matters to none which row is whose
+  arguments.heads = arguments.heads_kv;
+  return arguments;
+}
+
 template <WgmmaType kType, typename Choice>
-void launch_forward(const KernelArguments& arguments, CUstream_st* stream) {
+void launch_forward(const TileProgram& program, const KernelArguments& of_heads, CUstream_st* stream) {
+  const KernelArguments arguments = program.pack_gqa ? with_packed_heads(of_heads) : of_heads;
   const auto launch = arguments.log.states ? gpu::launch_flash3_forward<kType, Choice, true>
                                            : gpu::launch_flash3_forward<kType, Choice, false>;
-  launch(gpu::flash3_forward_arguments<kType, Choice::shape>(arguments, arguments.counter), multiprocessors(),
-         stream);
+  launch(gpu::flash3_forward_arguments<kType, Choice::shape>(arguments, program.splits, arguments.counter),
+         multiprocessors(), stream);
 }
 
 template <WgmmaType kType, typename Choice>
@@ -81,6 +99,7 @@ template <typename Body>
 void dispatch(const AttentionProblem& problem, Body&& body) {
   const auto by_dim = [&]<WgmmaType kType>() {
     if (problem.head_dim <= 64) return body.template operator()<kType, 64>();
+    if (problem.head_dim <= 80) return body.template operator()<kType, 80>();
     if (problem.head_dim <= 96) return body.template operator()<kType, 96>();
     if (problem.head_dim <= 128) return body.template operator()<kType, 128>();
     if (problem.head_dim <= 160) return body.template operator()<kType, 160>();
@@ -97,6 +116,7 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
   if (program.name == PassName::delta) return launch_delta(program, arguments, stream);
   if (program.name == PassName::init) return launch_init(program, arguments, stream, true);
   if (program.name == PassName::convert) return launch_convert(program, arguments, stream, true);
+  if (program.name == PassName::combine) return launch_combine(program, arguments, stream);
   if (is_fp8(program.problem.dtype)) return launch_fp8_forward(program, arguments, stream);
   dispatch(program.problem, [&]<WgmmaType kType, int kHeadDim>() {
     if (program.name == PassName::dkdvdq) {
@@ -113,9 +133,9 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
     }
     if (program.tile.block_m == 64) {
       constexpr int kLowDim = flash3_forward_shape(kHeadDim, true).head_dim;
-      return launch_forward<kType, Flash3ForwardChoice<kLowDim, true>>(arguments, stream);
+      return launch_forward<kType, Flash3ForwardChoice<kLowDim, true>>(program, arguments, stream);
     }
-    launch_forward<kType, Flash3ForwardChoice<kHeadDim>>(arguments, stream);
+    launch_forward<kType, Flash3ForwardChoice<kHeadDim>>(program, arguments, stream);
   });
 }
 #else

@@ -112,6 +112,25 @@ __device__ __forceinline__ void store_rows_direct(const float (&d)[kCount], std:
   }
 }
 
+/// Stores a warp's 16 rows in fp32: a quad fills the sector of a row's eight columns.
+/// @param rows, cols  as of store_rows_direct()
+template <int kCount>
+__device__ __forceinline__ void store_rows_fp32(const float (&d)[kCount], float* target,
+                                                std::int64_t row_stride, int rows, int cols, int lane) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = 8 * half + lane / 4;
+    if (row >= rows) continue;
+    float* to = target + row * row_stride + 2 * (lane % 4);
+#pragma unroll
+    for (int first = 0; first < kCount; first += 4) {  // eight columns
+      if (2 * first < cols) {
+        *reinterpret_cast<float2*>(to + 2 * first) = {d[first + 2 * half], d[first + 2 * half + 1]};
+      }
+    }
+  }
+}
+
 /// Adds a warp's 16 rows to fp32 sums in global memory, 16 bytes a lane: of each pair of lanes the even one
 /// takes both parts of the upper row, the odd one those of the row eight below.
 /// @param rows, cols  as of store_rows_direct()

@@ -55,7 +55,7 @@ __device__ __forceinline__ void init_barriers(const Flash3BackwardShared<kShape>
 template <sm90::WgmmaType kType, typename Choice, bool kObserved>
 __global__ __launch_bounds__(Choice::shape.threads(),
                              1) void flash3_dkdvdq(const __grid_constant__ Flash3BackwardArguments args) {
-  constexpr Flash3BackwardShape kShape = Choice::shape;
+  constexpr Flash3BackwardShape kShape = kObserved ? Choice::shape.together() : Choice::shape;
   static_assert(Flash3BackwardLayout(kShape).end <= kSm90SharedBytes, "the tile does not fit shared memory");
   extern __shared__ __align__(1024) unsigned char shared_bytes[];
   const detail::Flash3BackwardShared<kShape> shared{sm90::shared_address_of(shared_bytes)};
@@ -87,7 +87,18 @@ __global__ __launch_bounds__(Choice::shape.threads(),
       detail::consume_specialised<kType, kShape, kObserved>(args, shared, shared_bytes, warpgroup - 1,
                                                             thread);
     } else {
-      detail::Flash3Keys<kType, kShape, kObserved>{{args, shared, shared_bytes, warpgroup - 1, thread}}.run();
+      const auto run = [&]<int kGroup>() {
+        detail::Flash3Keys<kType, kShape, kObserved, kGroup>{
+            {args, shared, shared_bytes, warpgroup - 1, thread}}
+            .run();
+      };
+      if constexpr (!kShape.apart) {
+        run.template operator()<-1>();
+      } else if (warpgroup == 1) {
+        run.template operator()<0>();
+      } else {
+        run.template operator()<1>();
+      }
     }
     watchdog.say_done();
   }

@@ -23,7 +23,7 @@ template <sm90::WgmmaType kType, Flash3BackwardShape kShape, int kGroup = -1>
 struct Flash3Consumer {
   static constexpr int kBlockM = kShape.tile.block_m, kBlockN = kShape.tile.block_n;
   static constexpr int kScores = kBlockM / 2, kSums = kShape.head_dim / 2;      // registers of a thread
-  static constexpr int kBoxes = kShape.dq_cols(kGroup) / kShape.dq_box().cols;  // of dQ, a tile
+  static constexpr int kBoxes = kShape.dq_boxes(kGroup);                     // of dQ, a tile
   static constexpr int kBoxNumbers = 64 * kShape.dq_box().cols / 128;           // of a thread
   static constexpr int kEveryone = 1;  // the named barrier of all computing warpgroups
 
@@ -32,7 +32,7 @@ struct Flash3Consumer {
   const unsigned char* bytes;  // the same memory
   int group, thread;           // of the warpgroup
   sm90::RingPlace<kShape.q_stages> q{};
-  DqRound<kBoxes, kShape.dq_stages()> dq_round{};
+  DqRound<kShape, kGroup> dq_round{};
 
   __device__ __forceinline__ int lane() const { return thread % 32; }
   __device__ __forceinline__ int warp() const { return thread / 32; }
@@ -81,14 +81,15 @@ struct Flash3Consumer {
     }
     sm90::commit_wgmma();
   }
-  /// dQ = dS K: 64 queries and the 64 columns of a panel, over all keys
-  __device__ __forceinline__ void multiply_keys(float (&dq)[32], int panel, std::uint32_t ds) const {
+  /// dQ = dS K: 64 queries and the first 2 kNumbers columns of a panel, over all keys
+  template <int kNumbers>
+  __device__ __forceinline__ void multiply_keys(float (&dq)[kNumbers], int panel, std::uint32_t ds) const {
     constexpr sm90::PanelTile kKvTile = kShape.kv_tile(), kDsTile = kShape.ds_tile();
     const std::uint32_t keys = shared.k() + static_cast<std::uint32_t>(panel * kKvTile.panel_bytes());
     const sm90::Operand left(kDsTile, sm90::Major::mn, ds), right(kKvTile, sm90::Major::mn, keys);
 #pragma unroll
     for (int i = 0; i < kBlockN / 16; ++i) {
-      sm90::multiply<64, kType, sm90::Major::mn, sm90::Major::mn>(
+      sm90::multiply<2 * kNumbers, kType, sm90::Major::mn, sm90::Major::mn>(
           dq, left.at(k_step(kDsTile, sm90::Major::mn, i)), right.at(k_step(kKvTile, sm90::Major::mn, i)),
           i > 0);
     }

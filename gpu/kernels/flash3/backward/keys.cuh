@@ -10,13 +10,15 @@
 
 namespace tilescope::gpu::detail {
 
-template <sm90::WgmmaType kType, Flash3BackwardShape kShape, bool kObserved>
-struct Flash3Keys : Flash3Consumer<kType, kShape> {
-  using Base = Flash3Consumer<kType, kShape>;
+/// @tparam kGroup  as Flash3Consumer has it
+template <sm90::WgmmaType kType, Flash3BackwardShape kShape, bool kObserved, int kGroup = -1>
+struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
+  using Base = Flash3Consumer<kType, kShape, kGroup>;
   using Base::args, Base::shared, Base::group, Base::thread, Base::q, Base::dq_round;
   using Base::kBlockM, Base::kBlockN, Base::kScores, Base::kSums, Base::kBoxes;
   using Base::lane, Base::warp, Base::warp_rows, Base::sync_everyone, Base::arrive_as_warp;
   using Base::multiply_transposed, Base::multiply_queries;
+  static constexpr int kDqNumbers = kShape.dq_cols(kGroup) / 2;  // of a thread
   static_assert(!kShape.dq_behind || !kShape.persistent);
   /// Persistent CTAs: dK leaves through both buffers of dS, and dV through those of dQ.
   static constexpr bool kLeaveByDq = kShape.persistent && !kShape.leave_by_one_ds();
@@ -32,12 +34,12 @@ struct Flash3Keys : Flash3Consumer<kType, kShape> {
   sm90::RingPlace<kShape.ds_stages> ds{};
 
   /// dQ = dS K of a dS that both warpgroups have stored.
-  __device__ __forceinline__ void multiply_ds(float (&dq)[32], int stage) const {
+  __device__ __forceinline__ void multiply_ds(float (&dq)[kDqNumbers], int stage) const {
     constexpr sm90::PanelTile kDsTile = kShape.ds_tile();
     const int own = kShape.dq_by_queries() ? group * kDsTile.panel_bytes() : 0;
     Base::multiply_keys(dq, kShape.first_dq_panel(group), shared.ds(stage) + static_cast<std::uint32_t>(own));
   }
-  __device__ __forceinline__ void multiply_ds_behind(float (&dq)[32],
+  __device__ __forceinline__ void multiply_ds_behind(float (&dq)[kDqNumbers],
                                                      const sm90::RingPlace<kShape.ds_stages>& place) const {
     sm90::wait(shared.ds_full(place.stage), place.full_parity(), "dS");
     sm90::fence_wgmma();
@@ -69,7 +71,7 @@ struct Flash3Keys : Flash3Consumer<kType, kShape> {
                                                      const std::uint32_t (&probs)[kScores / 2],
                                                      const std::uint32_t (&dscores)[kScores / 2],
                                                      float (&dk)[kSums], float (&dv)[kSums]) {
-    float dq[32];
+    float dq[kDqNumbers];
     // The other warpgroup stored its part of the last dS a step ago, and has read the one before that.
     sm90::wait(shared.ds_empty(this_ds.stage), this_ds.empty_parity(), "a free dS buffer");
     store_ds(dscores, this_ds.stage);
@@ -92,7 +94,7 @@ struct Flash3Keys : Flash3Consumer<kType, kShape> {
                                               const std::uint32_t (&probs)[kScores / 2],
                                               const std::uint32_t (&dscores)[kScores / 2], float (&dk)[kSums],
                                               float (&dv)[kSums]) {
-    float dq[32];
+    float dq[kDqNumbers];
     if (kLeaveByDq && tile.first) {  // both buffers of dS were written by all
       if (lane() == 0) sm90::wait_for_store_reads<0>();
       sync_everyone();
@@ -247,7 +249,7 @@ struct Flash3Keys : Flash3Consumer<kType, kShape> {
       });
       if constexpr (kShape.dq_behind) {
         if (tiles > 0) {
-          float dq[32];
+          float dq[kDqNumbers];
           multiply_ds_behind(dq, ds.before());
           sm90::wait_for_wgmma<0>();
           this->template put_dq<0, kBoxes>(dq);

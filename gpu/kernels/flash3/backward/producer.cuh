@@ -248,9 +248,11 @@ __device__ __forceinline__ void produce_lse_and_delta(const Flash3BackwardArgume
   });
 }
 
-/// Where the `i`-th of a tile's kBoxes boxes of dQ passes: a ring that comes round with the tiles.
-template <int kBoxes, int kStages>
+/// Where the `i`-th of a tile's boxes of dQ passes: a ring that comes round with the tiles.
+template <Flash3BackwardShape kShape, int kGroup>
 struct DqRound {
+  static constexpr int kBoxes = kShape.dq_boxes(kGroup);
+  static constexpr int kStages = kBoxes < kShape.dq_stages() ? kBoxes : kShape.dq_stages();
   static_assert(kBoxes % kStages == 0);
   std::uint32_t round = 0;
 
@@ -314,9 +316,9 @@ struct DqSemaphore {
 template <Flash3BackwardShape kShape, int kGroup>
 __device__ __forceinline__ void send_dq(const Flash3BackwardArguments& args,
                                         Flash3BackwardShared<kShape> shared) {
-  constexpr int kBoxes = kShape.dq_cols(kGroup) / kShape.dq_box().cols;
-  DqRound<kBoxes, kShape.dq_stages()> round;
-  static_assert(kShape.dq_stages() > 1 || kBoxes == 1, "a box is given back when the next one has been sent");
+  DqRound<kShape, kGroup> round;
+  constexpr int kBoxes = round.kBoxes;
+  static_assert(round.kStages > 1 || kBoxes == 1, "a box is given back when the next one has been sent");
   each_tile<kShape>(args, [&](const Flash3Stream<kShape>& stream, int head, int m_block) {
     DqSemaphore<kShape, kGroup> semaphore{args, stream, head, m_block};
     semaphore.begin();

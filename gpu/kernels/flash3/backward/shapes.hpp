@@ -29,6 +29,8 @@ struct Flash3BackwardShape {
   bool ordered = false;     // kv tiles add to dQ in their order, so that its bits are the same every time
   bool dq_behind = false;  // dQ of a tile is computed in the next step, when nobody has to wait for the other
                            // warpgroup's dS any more
+  bool apart = false;  // Flash3Split::keys: each warpgroup has a program of its own, since the second panel of
+                       // dQ has 32 columns at most
 
   static constexpr int ds_stages = 2;  // of dS; with one, there would be one more barrier a step
   static constexpr int consumers() { return 2; }
@@ -45,14 +47,15 @@ struct Flash3BackwardShape {
   /// What a warpgroup hands over of dQ at once, in fp32, and how often before it must wait.
   constexpr gpu::sm90::PanelTile dq_box() const { return {64, dq_box_cols, 4, gpu::sm90::Swizzle::bytes128}; }
   constexpr int dq_stages() const { return 64 / dq_box_cols; }
+  constexpr int dq_boxes(int group) const { return dq_cols(group) / dq_box_cols; }
 
   /// A warpgroup's keys: 64, from this one on.
   constexpr int first_key(int group) const { return split == Flash3Split::keys ? 64 * group : 0; }
-  /// A warpgroup computes 64 queries and some of the columns of dQ, over all keys: one panel; or, where a
-  /// tile has 128 queries, half of those.
+  /// A warpgroup computes 64 queries and some of the columns of dQ, over all keys: one panel, of which the
+  /// second may have few columns; or, where a tile has 128 queries, half of those.
   constexpr bool dq_by_queries() const { return tile.block_m == 128; }
   constexpr int dq_cols(int group) const {
-    if (!specialised()) return 64;
+    if (!specialised()) return group == 1 && apart ? 32 : 64;
     return 64 * (group == 0 ? first_dq_panel(1) : kv_tile().panels() - first_dq_panel(1));
   }
   constexpr int first_dq_panel(int group) const {
@@ -68,6 +71,12 @@ struct Flash3BackwardShape {
   }
   /// Whether several CTAs may share a kv tile: see ProgramOptions::query_splits.
   constexpr bool can_share() const { return !persistent && !ordered; }
+  /// Of observed instances: what they log is the same, and one program has fewer registers under way.
+  constexpr Flash3BackwardShape together() const {
+    Flash3BackwardShape shape = *this;
+    shape.apart = false;
+    return shape;
+  }
   constexpr bool operator==(const Flash3BackwardShape&) const = default;
 };
 
@@ -119,7 +128,8 @@ constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered =
   constexpr Flash3Split kKeys = Flash3Split::keys, kSpecialised = Flash3Split::specialised;
   const bool persistent = short_rows && !ordered;
   if (head_dim <= 64) return {{128, 128}, 64, kKeys, 3, 2, false, 64, persistent, ordered, !persistent};
-  if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, ordered, 32, false, ordered, !ordered};
+  if (head_dim <= 80) return {{64, 128}, 80, kKeys, 3, 2, ordered, 32, false, ordered, !ordered, true};
+  if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, ordered, 32, false, ordered, !ordered, true};
   if (head_dim <= 128) return {{64, 128}, 128, kKeys, 3, 2, persistent, 32, persistent, ordered, !persistent};
   if (head_dim <= 160) return {{64, 64}, 160, kSpecialised, 3, 1, false, 32, false, ordered};
   if (head_dim <= 192) return {{64, 64}, 192, kSpecialised, 3, 1, false, 32, false, ordered};
@@ -169,6 +179,7 @@ struct Flash3BackwardChoice {
 static_assert(flash3_backward_shape(64, false, true).can_persist());
 static_assert(flash3_backward_shape(128, false, true).can_persist());
 static_assert(Flash3BackwardLayout(flash3_backward_shape(64)).end <= kSm90SharedBytes);
+static_assert(Flash3BackwardLayout(flash3_backward_shape(80)).end <= kSm90SharedBytes);
 static_assert(Flash3BackwardLayout(flash3_backward_shape(96)).end <= kSm90SharedBytes);
 static_assert(Flash3BackwardLayout(flash3_backward_shape(128)).end <= kSm90SharedBytes);
 static_assert(Flash3BackwardLayout(flash3_backward_shape(160)).end <= kSm90SharedBytes);

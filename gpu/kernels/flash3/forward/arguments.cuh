@@ -24,8 +24,11 @@ struct Flash3ForwardArguments {
   CUtensorMap q, k, v, out;   // head_panels(): boxes of 64, block_n, block_n and 16 rows
   Flash3OutputRows out_rows;  // the same tensor as `out`
   int head_dim = 1;
-  float* lse = nullptr;  // (B, H, Nq), strides in elements
+  float* lse = nullptr;  // (B, H, Nq), or the splits' one after the other; strides in elements
   std::int64_t lse_batch_stride = 0, lse_head_stride = 0;
+  SplitKeys splits;
+  DeviceTensor out_parts;  // where keys are split, in place of `out`: fp32, one split after the other
+  int batches = 1;
   Grid grid;
   Scan scan = Scan::descending;
   VisibleBand band;
@@ -41,12 +44,21 @@ struct Flash3ForwardArguments {
 
 /// One q tile of one head, as the producer hands it to the consumers.
 struct Flash3Item {
-  int batch;
+  int part;  // of the batch entries of all splits, one split after the other: as partial results lie
   int head;
   int block;  // -1: there are no more
   std::uint32_t
       place;  // four times its index in the grid, plus twice whether rows are flipped, plus its wave's parity
 
+  __device__ __forceinline__ int batch(const Flash3ForwardArguments& args) const {
+    return args.splits.count == 1 ? part : part % args.batches;
+  }
+  /// Of the keys that its rows see, those of its split.
+  template <auto kShape>
+  __device__ __forceinline__ TileRange tiles(const Flash3ForwardArguments& args) const {
+    const TileRange all = kv_tiles(args.band, kShape.tile, block);
+    return args.splits.count == 1 ? all : args.splits.part_of(all, part / args.batches);
+  }
   __device__ __forceinline__ int wave_parity() const { return static_cast<int>(place & 1); }
   __device__ __forceinline__ bool flipped() const { return place & 2; }
   __device__ __forceinline__ unsigned index() const { return place >> 2; }

@@ -82,7 +82,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
     sm90::commit_wgmma();
   }
   __device__ __forceinline__ TileLogEntry open_entry(const Flash3Item& of, int step, int n_block) {
-    return TileLogEntry(args.log, step, of.batch, of.head, of.block, n_block, of.index(),
+    return TileLogEntry(args.log, step, of.batch(args), of.head, of.block, n_block, of.index(),
                         group == 0 && thread == 0);
   }
   __device__ __forceinline__ void mask_tile(int step) {

@@ -49,6 +49,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
 
   // From one lane to all: the compiler then knows that a warp agrees.
   const int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 128, 0);
+  sm90::let_next_kernel_begin();
   const sm90::Watchdog watchdog = sm90::watchdog();
   if (threadIdx.x == 0) {
     sm90::prefetch_map(args.q);

@@ -21,13 +21,18 @@ inline sm90::TensorMapParameters flash3_map(sm90::MapElement element, const Devi
 }
 
 /// What every type's forward pass is launched with, but the maps.
-inline Flash3ForwardArguments flash3_common_arguments(const KernelArguments& args, WorkCounter* counter) {
+inline Flash3ForwardArguments flash3_common_arguments(const KernelArguments& args, const SplitKeys& splits,
+                                                      WorkCounter* counter) {
   Flash3ForwardArguments out{};
   const DeviceTensor& rows = args[TensorName::out];
   out.out_rows = {static_cast<std::uint16_t*>(rows.data), rows.batch_stride, rows.head_stride,
                   rows.row_stride};
   out.head_dim = args.head_dim;
-  const DeviceTensor& lse = args[TensorName::lse];
+  const bool parts = splits.count > 1;
+  const DeviceTensor& lse = args[parts ? TensorName::lse_partial : TensorName::lse];
+  if (parts) out.out_parts = args[TensorName::out_partial];
+  out.splits = splits;
+  out.batches = args.grid.num_heads / (args.heads * splits.count);
   out.lse = static_cast<float*>(lse.data);
   out.lse_batch_stride = lse.batch_stride;
   out.lse_head_stride = lse.head_stride;
@@ -45,16 +50,17 @@ inline Flash3ForwardArguments flash3_common_arguments(const KernelArguments& arg
   return out;
 }
 
+/// @param args  of packed heads, where they are packed
 /// @param counter  0; used by one launch at a time
 template <sm90::WgmmaType kType, Flash3ForwardShape kShape>
-Flash3ForwardArguments flash3_forward_arguments(const KernelArguments& args, WorkCounter* counter) {
+Flash3ForwardArguments flash3_forward_arguments(const KernelArguments& args, const SplitKeys& splits,
+                                                WorkCounter* counter) {
   constexpr auto kElement = kType == sm90::WgmmaType::fp16 ? sm90::MapElement::fp16 : sm90::MapElement::bf16;
-  const int batch = args.grid.num_heads / args.heads;
+  Flash3ForwardArguments out = flash3_common_arguments(args, splits, counter);
   const auto map = [&](TensorName name, int heads, int rows, int box_rows) {
     return sm90::encode_tensor_map(
-        flash3_map(kElement, args[name], batch, heads, rows, args.head_dim, box_rows), args[name].data);
+        flash3_map(kElement, args[name], out.batches, heads, rows, args.head_dim, box_rows), args[name].data);
   };
-  Flash3ForwardArguments out = flash3_common_arguments(args, counter);
   out.q = map(TensorName::q, args.heads, args.band.seqlen_q, 64);
   out.k = map(TensorName::k, args.heads_kv, args.band.seqlen_k, kShape.tile.block_n);
   out.v = map(TensorName::v, args.heads_kv, args.band.seqlen_k, kShape.tile.block_n);

@@ -36,7 +36,7 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
       items[buffer] = item;
       const int row = item.template first_query<kShape>(group);
       if (with_rows && row < args.band.seqlen_q) {
-        load_tile(shared.q(buffer), args.q, shared.q_full(buffer), kQTile, row, item.head, item.batch,
+        load_tile(shared.q(buffer), args.q, shared.q_full(buffer), kQTile, row, item.head, item.batch(args),
                   CacheHint::evict_first);
       } else {  // of rows beyond the matrix nothing is stored, whatever the buffer holds
         sm90::arrive(shared.q_full(buffer));
@@ -50,8 +50,13 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
   const auto look_ahead = [&](int index) {
     if (index < static_cast<int>(args.grid.size())) {
       const WorkItem work = args.grid.item(index);
-      ahead.batch = work.head / args.heads;
-      ahead.head = work.head % args.heads;
+      int head = work.head, split = 0;
+      if (args.splits.count > 1) {  // those of a tile stand side by side
+        split = head % args.splits.count;
+        head /= args.splits.count;
+      }
+      ahead.part = split * args.batches + head / args.heads;
+      ahead.head = head % args.heads;
       ahead.block = work.block;
       ahead.place = 4u * static_cast<unsigned>(index) + flipped + static_cast<unsigned>(work.wave_parity);
       flipped ^= 2u;
@@ -61,22 +66,22 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
   };
   look_ahead(static_cast<int>(blockIdx.x));
   for (;;) {
-    const Flash3Item item{ahead.batch, ahead.head, ahead.block, ahead.place};
+    const Flash3Item item{ahead.part, ahead.head, ahead.block, ahead.place};
     if (item.block < 0) break;
-    const TileRange range = kv_tiles(args.band, kShape.tile, item.block);
-    const int kv_head = item.head / args.group_size;
+    const TileRange range = item.template tiles<kShape>(args);
+    const int batch = item.batch(args), kv_head = item.head / args.group_size;
     const auto load_k = [&](int step) {
       sm90::wait(shared.k_empty(k.stage), k.empty_parity(), "a free K buffer");
       load_tile(shared.k(k.stage), args.k, shared.k_full(k.stage), kKvTile,
                 scan_tile(args.scan, range, item.wave_parity(), step) * kShape.tile.block_n, kv_head,
-                item.batch, CacheHint::evict_last);
+                batch, CacheHint::evict_last);
       k.advance();
     };
     const auto load_v = [&](int step) {
       sm90::wait(shared.v_empty(v.stage), v.empty_parity(), "a free V buffer");
       load_tile(shared.v(v.stage), args.v, shared.v_full(v.stage), kKvTile,
                 scan_tile(args.scan, range, item.wave_parity(), step) * kShape.tile.block_n, kv_head,
-                item.batch, CacheHint::evict_last);
+                batch, CacheHint::evict_last);
       v.advance();
     };
     if (!range.empty()) load_k(0);

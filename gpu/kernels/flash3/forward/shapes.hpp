@@ -86,7 +86,7 @@ struct Flash3ForwardLayout {
 };
 
 /// The head dimensions that have instances of their own.
-inline constexpr int kFlash3HeadDims[] = {64, 96, 128, 160, 192, 256};
+inline constexpr int kFlash3HeadDims[] = {64, 80, 96, 128, 160, 192, 256};
 
 /// Heads of an L2 swizzle: as many as fit, but no fewer than `least`, and all swizzles alike, since a small
 /// last one would end in long tiles.
@@ -145,6 +145,7 @@ constexpr Flash3ForwardShape flash3_forward_shape(int head_dim, bool low = false
   if (head_dim <= 64 && low) return {{64, 128}, 64, 4, 2, kStaged, false, kKept, false, true};
   if (head_dim <= 64) return {{256, 64}, 64, 6, 2, kStaged, false, kRecomputed, true};
   if (head_dim <= 96 && low) return {{64, 128}, 96, 2, 2, kDirect, false, kKept, false, true};
+  if (head_dim <= 80) return {{128, 128}, 80, 2, 2};
   if (head_dim <= 96) return {{128, 128}, 96, 2, 2};
   if (head_dim <= 128 && low) return {{64, 128}, 128, 2, 2, kDirect, false, kKept, false, true};
   if (head_dim <= 128) return {{128, 128}, 128, 2, 2};
@@ -161,6 +162,7 @@ struct Flash3ForwardChoice {
 };
 static_assert(Flash3ForwardLayout(flash3_forward_shape(64)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(64, true)).end <= kSm90SharedBytes);
+static_assert(Flash3ForwardLayout(flash3_forward_shape(80)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(96)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(128)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(128, true)).end <= kSm90SharedBytes);

@@ -11,22 +11,27 @@
 
 namespace tilescope::gpu::detail {
 
-/// A warp's 16 rows of O, from row `query` on, and their LSE.
+/// A warp's 16 rows of O, from row `query` on, and their LSE. A split's part of O is in fp32.
 template <sm90::WgmmaType kType, Flash3ForwardShape kShape>
 __device__ __forceinline__ void store_rows(const Flash3ForwardArguments& args, Flash3Shared<kShape> shared,
                                            const Flash3Item& item, const Flash3Rows& rows,
                                            const float (&out)[kShape.head_dim / 2], int query, int warp,
                                            int lane) {
   if (lane % 4 == 0) {
-    float* lse = args.lse + item.batch * args.lse_batch_stride + item.head * args.lse_head_stride;
+    float* lse = args.lse + item.part * args.lse_batch_stride + item.head * args.lse_head_stride;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = query + 8 * half + lane / 4;
       if (row < args.band.seqlen_q) lse[row] = rows.log_sum_exp(half, args.softmax_scale);
     }
   }
+  if (args.out_parts.data) {
+    sm90::store_rows_fp32(out, args.out_parts.row<float>(item.part, item.head, query),
+                          args.out_parts.row_stride, args.band.seqlen_q - query, args.head_dim, lane);
+    return;
+  }
   if constexpr (kShape.output == Flash3Output::direct) {
-    sm90::store_rows_direct<kType>(out, args.out_rows.row(item.batch, item.head, query),
+    sm90::store_rows_direct<kType>(out, args.out_rows.row(item.part, item.head, query),
                                    args.out_rows.row_stride, args.band.seqlen_q - query, args.head_dim, lane);
   } else {
     constexpr sm90::PanelTile kTile = kShape.out_tile();
@@ -40,7 +45,7 @@ __device__ __forceinline__ void store_rows(const Flash3ForwardArguments& args, F
 #pragma unroll
       for (int panel = 0; panel < kTile.panels(); ++panel) {
         sm90::store_box(args.out, tile + panel * kTile.panel_bytes(), panel * kTile.panel_cols(), query,
-                        item.head, item.batch);
+                        item.head, item.part);
       }
       sm90::commit_stores();
     }
@@ -53,10 +58,15 @@ template <sm90::WgmmaType kType>
 __device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& args, const Flash3Item& item,
                                                  int query, int lane) {
   for (int row = query; row < min(query + 16, args.band.seqlen_q); ++row) {
-    std::uint16_t* out = args.out_rows.row(item.batch, item.head, row);
-    for (int col = lane; col < args.head_dim; col += 32) out[col] = 0;
+    if (args.out_parts.data) {
+      float* part = args.out_parts.row<float>(item.part, item.head, row);
+      for (int col = lane; col < args.head_dim; col += 32) part[col] = 0.0f;
+    } else {
+      std::uint16_t* out = args.out_rows.row(item.part, item.head, row);
+      for (int col = lane; col < args.head_dim; col += 32) out[col] = 0;
+    }
     if (lane == 0) {
-      args.lse[item.batch * args.lse_batch_stride + item.head * args.lse_head_stride + row] = kMinusInfinity;
+      args.lse[item.part * args.lse_batch_stride + item.head * args.lse_head_stride + row] = kMinusInfinity;
     }
   }
 }

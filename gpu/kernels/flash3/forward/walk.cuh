@@ -80,7 +80,7 @@ struct Flash3ForwardWalk {
     sm90::wait(shared.q_full(q_buffer()), q.full_parity(), "Q");
     item = items[q_buffer()];
     if (item.block < 0) return false;
-    range = kv_tiles(args.band, kShape.tile, item.block);
+    range = item.template tiles<kShape>(args);
     if (range.empty()) return false;
     // The mask gives scores their sign.
     if (kObserved || args.score_sign < 0.0f) range.full_end = range.full_begin;
@@ -91,9 +91,10 @@ struct Flash3ForwardWalk {
     if constexpr (kSkips) {
       const TileRange own =
           kv_tiles(args.band, {sm90::kWarpgroupRows, kBlockN}, first_query(item) / sm90::kWarpgroupRows);
-      const bool none = own.empty() || first_query(item) >= args.band.seqlen_q;
-      own_begin = none ? 0 : down ? range.end - own.end : own.begin - range.begin;
-      own_end = none ? 0 : own_begin + own.count();
+      const int begin = max(own.begin, range.begin), end = min(own.end, range.end);
+      const bool none = end <= begin || first_query(item) >= args.band.seqlen_q;
+      own_begin = none ? 0 : down ? range.end - end : begin - range.begin;
+      own_end = none ? 0 : own_begin + end - begin;
     }
     return own_end > own_begin;
   }

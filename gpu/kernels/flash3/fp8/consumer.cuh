@@ -121,7 +121,7 @@ struct Flash3Fp8Consumer {
   }
 
   __device__ __forceinline__ void log_scores(int step) {
-    sm90::log_masked(TileLogEntry(args.log, step, item.batch, item.head, item.block, n_block(step),
+    sm90::log_masked(TileLogEntry(args.log, step, item.part, item.head, item.block, n_block(step),
                                   item.index(), group == 0 && thread == 0),
                      &DeviceTileState::scores, scores, args.band.seqlen_q - first_query(item), thread);
   }

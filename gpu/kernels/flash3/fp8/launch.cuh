@@ -10,14 +10,13 @@ namespace tilescope::gpu {
 /// @param counter  0; used by one launch at a time
 template <Flash3Fp8Shape kShape>
 Flash3Fp8Arguments flash3_fp8_arguments(const KernelArguments& args, WorkCounter* counter) {
-  const int batch = args.grid.num_heads / args.heads;
+  Flash3Fp8Arguments out{};
+  static_cast<Flash3ForwardArguments&>(out) = flash3_common_arguments(args, {}, counter);
   const auto map = [&](TensorName name, int heads, int rows, int box_rows) {
-    return sm90::encode_tensor_map(flash3_map(sm90::MapElement::bytes, args[name], batch, heads, rows,
+    return sm90::encode_tensor_map(flash3_map(sm90::MapElement::bytes, args[name], out.batches, heads, rows,
                                               args.head_dim, box_rows, kShape.width()),
                                    args[name].data);
   };
-  Flash3Fp8Arguments out{};
-  static_cast<Flash3ForwardArguments&>(out) = flash3_common_arguments(args, counter);
   out.q = map(TensorName::q, args.heads, args.band.seqlen_q, 64);
   out.k = map(TensorName::k, args.heads_kv, args.band.seqlen_k, kShape.tile.block_n);
   out.v = map(TensorName::v, args.heads_kv, args.band.seqlen_k, kShape.tile.block_n);

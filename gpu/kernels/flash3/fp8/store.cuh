@@ -17,7 +17,7 @@ __device__ __forceinline__ void store_byte_ordered_rows(const Flash3ForwardArgum
   for (int half = 0; half < 2; ++half) {
     const int row = query + 8 * half + lane / 4;
     if (row >= args.band.seqlen_q) continue;
-    std::uint16_t* target = args.out_rows.row(item.batch, item.head, row) + 4 * (lane % 4);
+    std::uint16_t* target = args.out_rows.row(item.part, item.head, row) + 4 * (lane % 4);
 #pragma unroll
     for (int group = 0; group < kOutputs / 8; ++group) {
       float x[4];
@@ -36,7 +36,7 @@ template <typename Rows>
 __device__ __forceinline__ void store_lse(const Flash3ForwardArguments& args, const Flash3Item& item,
                                           const Rows& rows, float softmax_scale, int query, int lane) {
   if (lane % 4 != 0) return;
-  float* lse = args.lse + item.batch * args.lse_batch_stride + item.head * args.lse_head_stride;
+  float* lse = args.lse + item.part * args.lse_batch_stride + item.head * args.lse_head_stride;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = query + 8 * half + lane / 4;
