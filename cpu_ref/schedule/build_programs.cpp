@@ -76,10 +76,11 @@ SplitTiles tiles_to_split(const TileProgram& forward, const SplitPolicy& policy)
   SplitTiles tiles{.q_tiles = problem.batch * forward.q_heads() * forward.num_blocks(),
                    .kv_tiles = num_n_blocks(problem.band(), forward.tile)};
   if (policy.kind != SplitPolicy::Kind::automatic) return tiles;  // the others do not ask what is visited
-  problem.for_each_length([&](std::int64_t, std::int64_t entry) {
+  problem.for_each_length([&](std::int64_t entries, std::int64_t entry) {
     for (int block = 0; block < forward.num_blocks(); ++block) {
       const int visited = forward.inner_tiles(static_cast<int>(entry), block).count();
       tiles.most_visited = std::max(tiles.most_visited, visited);
+      tiles.visited += entries * forward.q_heads() * visited;
     }
   });
   return tiles;

@@ -56,6 +56,8 @@ SplitPolicy parse_split_policy(const std::string& field, const std::string& text
 
 namespace {
 
+constexpr int kFewTiles = 4;  // that are not worth a split
+
 SplitKeys keys_by(const SplitPolicy& policy, const SplitTiles& all, int block_n) {
   using enum SplitPolicy::Kind;
   switch (policy.kind) {
@@ -63,9 +65,12 @@ SplitKeys keys_by(const SplitPolicy& policy, const SplitTiles& all, int block_n)
       break;
     case number:
       return {policy.value};
-    case automatic:
-      return {
-          wave_efficient_splits(all.q_tiles, all.most_visited, policy.value > 0 ? policy.value : kSmsOfH200)};
+    case automatic: {
+      const int sms = policy.value > 0 ? policy.value : kSmsOfH200;
+      const int tiles = tiles_of_uneven_splits(all, sms);
+      if (tiles > 0) return {ceil_div(all.kv_tiles, tiles), tiles};
+      return {wave_efficient_splits(all.q_tiles, all.most_visited, sms)};
+    }
     case fixed:
       if (policy.value % block_n == 0) {
         const int tiles = policy.value / block_n;
@@ -96,8 +101,13 @@ SplitKeys split_keys(const SplitPolicy& policy, const SplitTiles& tiles, int blo
   return keys;
 }
 
+int tiles_of_uneven_splits(const SplitTiles& tiles, int sms) {
+  if (tiles.visited == 0 || 2 * tiles.most_visited * tiles.q_tiles <= 3 * tiles.visited) return 0;
+  const std::int64_t share = std::max<std::int64_t>(kFewTiles, (tiles.visited + sms - 1) / sms);
+  return share < tiles.most_visited ? static_cast<int>(share) : 0;
+}
+
 int wave_efficient_splits(std::int64_t q_tiles, int visited_tiles, int sms) {
-  constexpr int kFewTiles = 4;
   constexpr double kBusyEnough = 0.8, kNearBest = 0.85;
   if (static_cast<double>(q_tiles) >= kBusyEnough * sms || visited_tiles <= kFewTiles) return 1;
   const auto efficiency = [&](int splits) {

@@ -78,6 +78,7 @@ struct SplitTiles {
   std::int64_t q_tiles = 1;  // of the whole pass: CTAs without splits
   int kv_tiles = 1;      // of the longest sequence, seen or not: splits of fixed length lie where keys lie
   int most_visited = 1;  // kv tiles that a q tile sees something of
+  std::int64_t visited = 0;  // of all q tiles; 0: as many each
 };
 
 /// @param block_n  keys of a kv tile
@@ -89,5 +90,8 @@ SplitKeys split_keys(const SplitPolicy& policy, const SplitTiles& tiles, int blo
 /// as those of the best number. As in FlashAttention-2, numbers of which some splits would have no tile do
 /// not count.
 int wave_efficient_splits(std::int64_t q_tiles, int visited_tiles, int sms);
+/// Where the longest walk is half as long again as the mean one, equal numbers of splits would leave it alone
+/// at the end: as many tiles a split as each SM gets of all, four at least. 0: walks are alike, or short.
+int tiles_of_uneven_splits(const SplitTiles& tiles, int sms);
 
 }  // namespace tilescope

@@ -57,11 +57,10 @@ void poison_shared_memory([[maybe_unused]] cudaStream_t stream) {
 constexpr auto kType = gpu::sm90::WgmmaType::fp16;
 
 template <typename Forward>
-void launch_forward(const KernelArguments& arguments, cudaStream_t stream) {
+void launch_forward(const TileProgram& program, const KernelArguments& arguments, cudaStream_t stream) {
   const auto launch = arguments.log.states ? gpu::launch_flash3_forward<kType, Forward, true>
                                            : gpu::launch_flash3_forward<kType, Forward, false>;
-  launch(gpu::flash3_forward_arguments<kType, Forward::shape>(arguments, arguments.counter),
-         multiprocessors(), stream);
+  launch(gpu::flash3_forward_arguments<kType, Forward::shape>(program, arguments), multiprocessors(), stream);
 }
 
 template <typename Backward>
@@ -78,7 +77,7 @@ void launch_backward(const TileProgram& program, const KernelArguments& argument
 template <int kHeadDim>
 void launch(const TileProgram& program, const KernelArguments& arguments, cudaStream_t stream) {
   if (program.name == PassName::forward) {
-    return launch_forward<Flash3ForwardChoice<kHeadDim>>(arguments, stream);
+    return launch_forward<Flash3ForwardChoice<kHeadDim>>(program, arguments, stream);
   }
   if constexpr (kHeadDim == 64) {
     if (program.ordered) return launch_backward<Flash3BackwardChoice<64, true>>(program, arguments, stream);
@@ -100,13 +99,14 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
   if (program.name == PassName::init) return launch_init(program, arguments, stream);
   if (program.name == PassName::convert) return launch_convert(program, arguments, stream);
   poison_shared_memory(stream);
+  if (program.name == PassName::combine)
+    return launch_decode<ElementType::fp16, 64>(program, arguments, stream);
   if (is_fp8(program.problem.dtype)) {
     using Choice = Flash3Fp8Choice<128>;
     constexpr auto kBytes = gpu::sm90::WgmmaType::e4m3;
     const auto launch = arguments.log.states ? gpu::launch_flash3_fp8_forward<kBytes, Choice, true>
                                              : gpu::launch_flash3_fp8_forward<kBytes, Choice, false>;
-    return launch(gpu::flash3_fp8_arguments<Choice::shape>(arguments, arguments.counter), multiprocessors(),
-                  stream);
+    return launch(gpu::flash3_fp8_arguments<Choice::shape>(arguments), multiprocessors(), stream);
   }
   const std::int64_t head_dim = program.problem.head_dim;
   (head_dim <= 64    ? tilescope::launch<64>

@@ -160,6 +160,9 @@ std::vector<Case> prepare_cases() {
       AttentionProblem grouped = ragged_problem(kernel, ElementType::fp16, 128);
       grouped.causal = true;
       add_case(kernel, Direction::forward, grouped, InputKind::outlier, std::nullopt, cases);
+      Case& split = add_case(kernel, Direction::forward, plain, InputKind::normal, std::nullopt, cases);
+      split.options.splits = {SplitPolicy::Kind::number, 3};
+      split.options.pack_gqa = true;
       // More items than CTAs, in half of which rows see no key.
       AttentionProblem many = causal;
       many.batch = 50;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pass that combines, of every kernel that splits keys: the results of the splits, each weighted by exp(LSE), as they come. A split in which a
-// row sees no key, LSE = -inf, changes no bit of it: so a row's result does not depend on how many splits the
-// longest sequence of the batch has.
+// The pass that combines, of every kernel that splits keys: the results of the splits, each weighted by
+// exp(LSE), as they come. A split in which a row sees no key, LSE = -inf, changes no bit of it: so a row's
+// result does not depend on how many splits the longest sequence of the batch has.
 #pragma once
 
 #include "gpu/kernels/decode/decode.hpp"

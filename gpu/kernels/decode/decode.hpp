@@ -14,8 +14,8 @@ struct DecodeShape {
   int head_dim = 0;
 
   static constexpr int kRows = kCombinedRows;  // of Q: 16 are those of one product of the tensor cores
-  static constexpr int kWarpKeys = 16;  // likewise
-  static constexpr int kCtasPerSm = 2;  // on Hopper; an A100 has room for one
+  static constexpr int kWarpKeys = 16;         // likewise
+  static constexpr int kCtasPerSm = 2;         // on Hopper; an A100 has room for one
   static constexpr int kPartPadding =
       8;  // eight rows of a part of O that are stored at once lie in different banks
 

@@ -8,16 +8,20 @@
 
 namespace tilescope {
 
-/// @param kernel  of either pass
-template <typename KernelFunction>
-void launch_decode_pass(KernelFunction* kernel, const TileProgram& program, const KernelArguments& arguments,
-                        CUstream_st* stream) {
+template <ElementType kType, int kHeadDim>
+void launch_decode(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   const AttentionProblem& problem = program.problem;
   const DecodeArguments decode{program.splits, program.pack_gqa ? static_cast<int>(problem.group_size()) : 1,
                                static_cast<int>(problem.batch)};
   CtaGrid grid = cta_for_each_item(program);
   grid.early = program.name == PassName::combine;
-  launch_ctas(kernel, program.name, grid, Decode::launch_shape(program), stream, arguments, decode);
+  const LaunchShape shape = Decode::launch_shape(program);
+  const auto launch = [&](auto* kernel) {
+    launch_ctas(kernel, program.name, grid, shape, stream, arguments, decode);
+  };
+  if (program.name == PassName::combine) return launch(sm80::decode_combine<kType, kHeadDim>);
+  if (arguments.log.states) return launch(sm80::decode_forward<kType, kHeadDim, true>);
+  launch(sm80::decode_forward<kType, kHeadDim, false>);
 }
 
 }  // namespace tilescope

@@ -43,6 +43,26 @@ __device__ float sum_of_cta(float part) {
   return sum;
 }
 
+constexpr int kRowsInFlight = 4;  // of a lane: each takes a trip to memory
+
+template <typename Part>
+__device__ __forceinline__ void add_products(float& sum, const Part& a, const Part& b) {
+  if constexpr (requires { a.x[0]; }) {
+#pragma unroll
+    for (int i = 0; i < Part::kSize; ++i) sum = fmaf(widen(a.x[i]), widen(b.x[i]), sum);
+  } else {
+    sum = fmaf(widen(a), widen(b), sum);
+  }
+}
+
+template <bool kChunks>
+__device__ __forceinline__ void clear_row(float* row, int cols, int lane, int lanes) {
+  using Part = std::conditional_t<kChunks, float4, float>;
+  constexpr int kWidth = sizeof(Part) / sizeof(float);
+  for (int col = lane * kWidth; col < cols; col += lanes * kWidth)
+    *reinterpret_cast<Part*>(row + col) = Part{};
+}
+
 /// `lanes` lanes a row; kChunks: each takes 16 bytes at a time, else one element. kSinks: the gradient of the
 /// head's learned sink is summed, - sum of e^(sink - lse) * delta.
 /// @param flags  of a q tile (DqStart), which are cleared in dq, and not dq_accum; 0: dq_accum is, if there
@@ -60,36 +80,38 @@ __global__ void delta_pass(const __grid_constant__ KernelArguments args, int blo
     reinterpret_cast<int*>(args[TensorName::dq].row<Element>(batch, head, begin))[thread] = 0;
   const bool clears = flags == 0 && args[TensorName::dq_accum].data;
   __shared__ float deltas[kMostDeltaRows];  // a row's 4 bytes by themselves would be a partly written sector
+  const auto row_of = [&](int first, int i) { return first + i * rows_at_once + thread / lanes; };
   // Every lane makes every turn, so that whole warps meet in the shuffles.
-  for (int first = begin; first < end; first += rows_at_once) {
-    const int row = first + thread / lanes;
-    float sum = 0.0f;
-    if (row < end) {
-      const auto* out = args[TensorName::out].row<const Element>(batch, head, row);
-      const auto* dout = args[TensorName::dout].row<const Element>(batch, head, row);
-      for (int col = thread % lanes * kWidth; col < args.head_dim; col += lanes * kWidth) {
-        const Part a = *reinterpret_cast<const Part*>(dout + col);
-        const Part b = *reinterpret_cast<const Part*>(out + col);
-        if constexpr (kChunks) {
+  for (int first = begin; first < end; first += kRowsInFlight * rows_at_once) {
+    float sums[kRowsInFlight] = {};
+    for (int col = thread % lanes * kWidth; col < args.head_dim; col += lanes * kWidth) {
+      Part outs[kRowsInFlight], douts[kRowsInFlight];
 #pragma unroll
-          for (int i = 0; i < kWidth; ++i) sum = fmaf(widen(a.x[i]), widen(b.x[i]), sum);
-        } else {
-          sum = fmaf(widen(a), widen(b), sum);
-        }
+      for (int i = 0; i < kRowsInFlight; ++i) {
+        const int row = row_of(first, i);
+        if (row >= end) continue;
+        const auto* out = args[TensorName::out].row<const Element>(batch, head, row);
+        const auto* dout = args[TensorName::dout].row<const Element>(batch, head, row);
+        outs[i] = *reinterpret_cast<const Part*>(out + col);
+        douts[i] = *reinterpret_cast<const Part*>(dout + col);
       }
-      if (clears) {
-        auto* accum = args[TensorName::dq_accum].row<float>(batch, head, row);
-        if constexpr (kChunks) {
-          for (int col = thread % lanes * 4; col < args.head_dim; col += lanes * 4) {
-            *reinterpret_cast<float4*>(accum + col) = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-          }
-        } else {
-          for (int col = thread % lanes; col < args.head_dim; col += lanes) accum[col] = 0.0f;
-        }
+#pragma unroll
+      for (int i = 0; i < kRowsInFlight; ++i) {
+        if (row_of(first, i) < end) add_products(sums[i], douts[i], outs[i]);
       }
     }
-    for (int bit = lanes / 2; bit > 0; bit /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, bit);
-    if (row < end && thread % lanes == 0) deltas[row - begin] = sum;
+#pragma unroll
+    for (int i = 0; i < kRowsInFlight; ++i) {
+      const int row = row_of(first, i);
+      if (clears && row < end) {
+        clear_row<kChunks>(args[TensorName::dq_accum].row<float>(batch, head, row), args.head_dim,
+                           thread % lanes, lanes);
+      }
+      for (int bit = lanes / 2; bit > 0; bit /= 2) {
+        sums[i] += __shfl_xor_sync(0xFFFFFFFFu, sums[i], bit);
+      }
+      if (row < end && thread % lanes == 0) deltas[row - begin] = sums[i];
+    }
   }
   __shared__ float sink;
   if (kSinks && thread == 0) sink = __ldcg(args.score_mods.sinks + head);
@@ -137,6 +159,37 @@ struct ConvertArguments {
   bool sums_may_lack = false;  // of q tiles that see no key
 };
 
+/// As many fp32 sums as make 16 bytes of the type, or one.
+template <typename Element, bool kChunks>
+struct Sums {
+  static constexpr int kFours = kChunks ? Chunk<Element>::kSize / 4 : 0;
+  float4 fours[kChunks ? kFours : 1];
+
+  __device__ __forceinline__ void load(const float* source) {
+    if constexpr (kChunks) {
+#pragma unroll
+      for (int i = 0; i < kFours; ++i) fours[i] = reinterpret_cast<const float4*>(source)[i];
+    } else {
+      fours[0].x = *source;
+    }
+  }
+  __device__ __forceinline__ void round_to(Element* target, float factor) const {
+    if constexpr (kChunks) {
+      Chunk<Element> rounded;
+#pragma unroll
+      for (int i = 0; i < kFours; ++i) {
+        rounded.x[4 * i] = narrow<Element>(fours[i].x * factor);
+        rounded.x[4 * i + 1] = narrow<Element>(fours[i].y * factor);
+        rounded.x[4 * i + 2] = narrow<Element>(fours[i].z * factor);
+        rounded.x[4 * i + 3] = narrow<Element>(fours[i].w * factor);
+      }
+      *reinterpret_cast<Chunk<Element>*>(target) = rounded;
+    } else {
+      *target = narrow<Element>(fours[0].x * factor);
+    }
+  }
+};
+
 template <typename Element, bool kChunks>
 __global__ void convert_pass(const __grid_constant__ ConvertArguments args, int lanes) {
   using Part = std::conditional_t<kChunks, Chunk<Element>, Element>;
@@ -149,30 +202,22 @@ __global__ void convert_pass(const __grid_constant__ ConvertArguments args, int 
   gpu::sm90::let_next_kernel_begin();
   gpu::sm90::wait_for_kernel_before();
   const bool lacks = args.sums_may_lack && kv_tiles(args.common.band, args.tile, work.first_block).empty();
-  for (int row = work.first_block * args.block_rows + thread / lanes; row < end;
-       row += kElementwiseThreads / lanes) {
+  const int rows_at_once = kElementwiseThreads / lanes;
+  for (int first = work.first_block * args.block_rows + thread / lanes; first < end;
+       first += kRowsInFlight * rows_at_once) {
     for (int i = 0; i < args.count; ++i) {
-      const auto* source = args.conversions[i].source.row<const float>(batch, head, row);
-      auto* target = args.conversions[i].target.row<Element>(batch, head, row);
-      const float factor = args.conversions[i].factor;
+      const Conversion& of = args.conversions[i];
       for (int col = thread % lanes * kWidth; col < args.common.head_dim; col += lanes * kWidth) {
-        if constexpr (kChunks) {
-          float4 parts[kWidth / 4];  // all asked for before the first is used
+        Sums<Element, kChunks> sums[kRowsInFlight] = {};
 #pragma unroll
-          for (int i = 0; i < kWidth / 4; ++i) {
-            parts[i] = lacks ? float4{} : reinterpret_cast<const float4*>(source + col)[i];
-          }
-          Chunk<Element> rounded;
+        for (int r = 0; r < kRowsInFlight; ++r) {
+          const int row = first + r * rows_at_once;
+          if (row < end && !lacks) sums[r].load(of.source.row<const float>(batch, head, row) + col);
+        }
 #pragma unroll
-          for (int i = 0; i < kWidth / 4; ++i) {
-            rounded.x[4 * i] = narrow<Element>(parts[i].x * factor);
-            rounded.x[4 * i + 1] = narrow<Element>(parts[i].y * factor);
-            rounded.x[4 * i + 2] = narrow<Element>(parts[i].z * factor);
-            rounded.x[4 * i + 3] = narrow<Element>(parts[i].w * factor);
-          }
-          *reinterpret_cast<Chunk<Element>*>(target + col) = rounded;
-        } else {
-          target[col] = narrow<Element>(lacks ? 0.0f : source[col] * factor);
+        for (int r = 0; r < kRowsInFlight; ++r) {
+          const int row = first + r * rows_at_once;
+          if (row < end) sums[r].round_to(of.target.row<Element>(batch, head, row) + col, of.factor);
         }
       }
     }

@@ -2,6 +2,7 @@
 #include "gpu/kernels/flash3/flash3.hpp"
 
 #include <functional>
+#include <numeric>
 #include <queue>
 
 #include "cpu_ref/schedule/splits.hpp"
@@ -11,13 +12,18 @@
 namespace tilescope {
 namespace {
 
-/// When the last tile ends, the longest first on all multiprocessors. [rows x columns]
-/// @param others_of  (int block): columns that the rows of a block of `rows` are computed with
-template <typename Others>
-double end_of_tiles(int blocks, int rows, std::int64_t heads, Others&& others_of) {
+/// When the last tile ends, the longest first on all multiprocessors.
+/// @param cost_of  (int block): how long a multiprocessor takes for a tile; the unit is the caller's
+template <typename Cost>
+double end_of_tiles(int blocks, std::int64_t heads, Cost&& cost_of) {
+  constexpr std::int64_t kManyTiles = 100 * kHopperMultiprocessors;  // of which none ends much later
   std::vector<double> costs;
-  for (int block = 0; block < blocks; ++block) costs.push_back(rows * static_cast<double>(others_of(block)));
+  for (int block = 0; block < blocks; ++block) costs.push_back(cost_of(block));
   std::sort(costs.begin(), costs.end(), std::greater<>());
+  if (blocks * heads > kManyTiles) {
+    const double all = std::accumulate(costs.begin(), costs.end(), 0.0) * static_cast<double>(heads);
+    return all / kHopperMultiprocessors + costs.front() / 2;
+  }
   std::priority_queue<double, std::vector<double>, std::greater<>> free;
   for (int i = 0; i < kHopperMultiprocessors; ++i) free.push(0.0);
   double end = 0.0;
@@ -31,30 +37,6 @@ double end_of_tiles(int blocks, int rows, std::int64_t heads, Others&& others_of
   }
   return end;
 }
-double end_of_q_tiles(const AttentionProblem& problem, TileShape tile) {
-  constexpr int kEndsOfATile = 160;  // as many keys would take as long
-  const VisibleBand band = problem.band();
-  return end_of_tiles(num_m_blocks(band, tile), tile.block_m, problem.batch * problem.heads, [&](int block) {
-    return kv_tiles(band, tile, block).count() * tile.block_n + kEndsOfATile;
-  });
-}
-/// @param splits  see ProgramOptions::query_splits
-double end_of_kv_tiles(const AttentionProblem& problem, TileShape tile, int splits = 1) {
-  // Adds to the same sums queue: one key/value head of 384 keys in 42 splits ends 5.7 us later than its
-  // products.
-  constexpr int kEndsOfATile = 200, kSumsOfATile = 100, kSumsOfASplit = 2, kPassesOfSums = 300;
-  const int group = static_cast<int>(problem.group_size());
-  const int head_splits = head_splits_of(splits, group), parts = splits / head_splits;
-  const VisibleBand band = problem.band();
-  const bool shared = splits > 1;
-  const int sums = shared ? kSumsOfATile + kSumsOfASplit * splits : 0;
-  const double end = end_of_tiles(
-      num_n_blocks(band, tile), tile.block_n, problem.batch * problem.heads_kv * splits, [&](int block) {
-        const int steps = group / head_splits * ceil_div(q_tiles(band, tile, block).count(), parts);
-        return steps * tile.block_m + kEndsOfATile + sums;
-      });
-  return end + (shared ? kPassesOfSums * tile.block_n : 0);
-}
 
 /// The most keys that a query sees, and the most queries that see a key.
 struct MostSeen {
@@ -66,26 +48,111 @@ MostSeen most_seen(const AttentionProblem& problem) {
   return {std::min<std::int64_t>(band.seqlen_k, width), std::min<std::int64_t>(band.seqlen_q, width)};
 }
 
-/// Whether q tiles of 64 rows are done earlier, although each of their rows takes longer: on an H200, of the
-/// rate of whole tiles where both fill it, these shares. Where a row sees few keys nobody would notice.
-bool low_q_tiles(const AttentionProblem& problem) {
+/// A way to run the forward pass in 16 bits.
+struct ForwardChoice {
+  bool low = false;  // q tiles of 64 rows
+  int splits = 1;
+  bool packed = false;
+};
+
+/// What a multiprocessor takes for a kv tile, and for the ends of a q tile. [us, of an H200: NOTES.md]
+struct ForwardTimes {
+  double step, ends;
+};
+ForwardTimes forward_times(const Flash3ForwardShape& shape) {
+  const int d = shape.head_dim;
+  if (shape.splits_keys) {
+    return d <= 64    ? ForwardTimes{0.60, 2.0}
+           : d <= 96  ? ForwardTimes{1.3, 2.0}
+           : d <= 128 ? ForwardTimes{0.92, 2.5}
+           : d <= 192 ? ForwardTimes{0.80, 2.5}
+                      : ForwardTimes{0.85, 3.0};
+  }
+  return d <= 64    ? ForwardTimes{0.96, 2.5}
+         : d <= 80  ? ForwardTimes{1.15, 2.0}
+         : d <= 96  ? ForwardTimes{1.3, 2.0}
+         : d <= 128 ? ForwardTimes{1.5, 2.0}
+         : d <= 160 ? ForwardTimes{0.92, 2.5}
+         : d <= 192 ? ForwardTimes{1.05, 2.5}
+                    : ForwardTimes{1.4, 3.0};
+}
+
+/// When the pass ends. [us]
+double end_of_forward(const AttentionProblem& problem, const ForwardChoice& choice) {
+  constexpr double kCombine = 4.0, kPartialBytesPerUs = 2e6;
+  const Flash3ForwardShape shape = flash3_forward_shape(static_cast<int>(problem.head_dim), choice.low);
+  const ForwardTimes times = forward_times(shape);
+  VisibleBand band = problem.band();
+  const std::int64_t heads = choice.packed ? problem.heads_kv : problem.heads;
+  if (choice.packed) band.seqlen_q *= static_cast<int>(problem.group_size());
+  const double end =
+      end_of_tiles(num_m_blocks(band, shape.tile), problem.batch * heads * choice.splits, [&](int block) {
+        return ceil_div(kv_tiles(band, shape.tile, block).count(), choice.splits) * times.step + times.ends;
+      });
+  if (choice.splits == 1) return end;
+  const double rows = static_cast<double>(problem.batch * problem.heads * problem.seqlen_q);
+  const double bytes = 2.0 * choice.splits * rows * 4.0 * static_cast<double>(problem.head_dim);
+  return end + kCombine + bytes / kPartialBytesPerUs;
+}
+
+/// The way that ends first.
+ForwardChoice forward_choice(const AttentionProblem& problem) {
+  constexpr int kMostTiles = 3 * kHopperMultiprocessors;  // more fill the device whole
+  constexpr double kShareOfOthers = 0.97;                 // that a choice is tried for
+  constexpr int kMostSplits = 16;
+  if (is_fp8(problem.dtype)) return {};
+  const bool short_walks = most_seen(problem).keys < 512;  // nobody would notice
   const int head_dim = static_cast<int>(problem.head_dim);
-  const double share = head_dim <= 64 ? 0.8 : head_dim <= 128 ? 0.88 : head_dim <= 192 ? 0.55 : 0.72;
-  const TileShape whole = flash3_forward_shape(head_dim).tile,
-                  low = flash3_forward_shape(head_dim, true).tile;
-  const std::int64_t tiles = problem.batch * problem.heads * num_m_blocks(problem.band(), whole);
-  if (problem.seqlen_k < 512 || tiles > 3 * kHopperMultiprocessors) return false;
-  return end_of_q_tiles(problem, low) < share * end_of_q_tiles(problem, whole);
+  ForwardChoice best;
+  double first = end_of_forward(problem, best);
+  for (const bool packed : {false, true}) {
+    if (packed && (problem.masked() || problem.group_size() == 1)) continue;
+    const std::int64_t heads = problem.batch * (packed ? problem.heads_kv : problem.heads);
+    const std::int64_t rows = problem.seqlen_q * (packed ? problem.group_size() : 1);
+    for (const bool low : {false, true}) {
+      const TileShape tile = flash3_forward_shape(head_dim, low).tile;
+      const std::int64_t tiles = heads * ((rows + tile.block_m - 1) / tile.block_m);
+      if (low && (short_walks || tiles > kMostTiles)) continue;
+      const std::int64_t most =
+          short_walks ? 1 : std::min({std::int64_t{kMostSplits}, kMostTiles / tiles, problem.seqlen_k / 256});
+      for (int splits = 1; splits <= std::max<std::int64_t>(most, 1); ++splits) {
+        const double end = end_of_forward(problem, {low, splits, packed});
+        if (end >= kShareOfOthers * first) continue;
+        first = end;
+        best = {low, splits, packed};
+      }
+    }
+  }
+  return best;
+}
+
+/// The same of the fused backward pass. [rows x columns]
+/// @param splits  see ProgramOptions::query_splits
+double end_of_kv_tiles(const AttentionProblem& problem, TileShape tile, int splits = 1) {
+  // Adds to the same sums queue: one key/value head of 384 keys in 42 splits ends 5.7 us later than its
+  // products.
+  constexpr int kEndsOfATile = 200, kSumsOfATile = 100, kSumsOfASplit = 2, kPassesOfSums = 300;
+  const int group = static_cast<int>(problem.group_size());
+  const int head_splits = head_splits_of(splits, group), parts = splits / head_splits;
+  const VisibleBand band = problem.band();
+  const bool shared = splits > 1;
+  const int sums = shared ? kSumsOfATile + kSumsOfASplit * splits : 0;
+  const double end =
+      end_of_tiles(num_n_blocks(band, tile), problem.batch * problem.heads_kv * splits, [&](int block) {
+        const int steps = group / head_splits * ceil_div(q_tiles(band, tile, block).count(), parts);
+        return 1.0 * tile.block_n * (steps * tile.block_m + kEndsOfATile + sums);
+      });
+  return end + (shared ? kPassesOfSums * tile.block_n : 0);
 }
 
 /// In how many splits the backward pass ends first, by three hundredths at least: see
 /// ProgramOptions::query_splits.
 int query_splits(const AttentionProblem& problem) {
   constexpr double kShareOfSplits = 0.97;
-  constexpr int kMostWaves = 4;
+  constexpr int kMostWaves = 16;
   const TileShape tile = flash3_backward_shape(static_cast<int>(problem.head_dim)).tile;
   const std::int64_t tiles = problem.batch * problem.heads_kv * num_n_blocks(problem.band(), tile);
-  if (is_fp8(problem.dtype) || tiles > 2 * kHopperMultiprocessors) return 1;
+  if (is_fp8(problem.dtype)) return 1;
   int best = 1;
   double first = end_of_kv_tiles(problem, tile);
   const int most = static_cast<int>(kMostWaves * kHopperMultiprocessors / tiles);
@@ -135,10 +202,13 @@ bool Flash3::short_rows(const AttentionProblem& problem) {
 
 ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
   ProgramOptions options;
+  const ForwardChoice forward = forward_choice(problem);
   options.set_tile(Direction::forward,
                    is_fp8(problem.dtype)
                        ? fp8_shape(problem, Fp8Sums::two_level).tile
-                       : flash3_forward_shape(static_cast<int>(problem.head_dim), low_q_tiles(problem)).tile);
+                       : flash3_forward_shape(static_cast<int>(problem.head_dim), forward.low).tile);
+  if (forward.splits > 1) options.splits = {SplitPolicy::Kind::number, forward.splits};
+  options.pack_gqa = forward.packed;
   options.query_splits = query_splits(problem);
   options.set_tile(Direction::backward, flash3_backward_shape(static_cast<int>(problem.head_dim)).tile);
   options.backward = BackwardOrder::fused;

@@ -20,29 +20,11 @@ namespace {
 
 using gpu::sm90::WgmmaType;
 
-/// Packed heads are a view of the same memory: the rows of a group are those of one head.
-KernelArguments with_packed_heads(KernelArguments arguments) {
-  const int group = arguments.group_size();
-  for (const TensorName name : {TensorName::q, TensorName::out, TensorName::lse, TensorName::out_partial,
-                                TensorName::lse_partial}) {
-    DeviceTensor& tensor = arguments.tensors[static_cast<std::size_t>(name)];
-    if (tensor.data && tensor.head_stride != arguments.band.seqlen_q * tensor.row_stride) {
-      throw BadInput("pack-gqa", "on", "must be off where tensors are laid out (batch, rows, heads, head_dim)");
-    }
-    tensor.head_stride *= group;
-  }
-  arguments.band.seqlen_q *= group;  // without a mask it matters to none which row is whose
-  arguments.heads = arguments.heads_kv;
-  return arguments;
-}
-
 template <WgmmaType kType, typename Choice>
-void launch_forward(const TileProgram& program, const KernelArguments& of_heads, CUstream_st* stream) {
-  const KernelArguments arguments = program.pack_gqa ? with_packed_heads(of_heads) : of_heads;
+void launch_forward(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   const auto launch = arguments.log.states ? gpu::launch_flash3_forward<kType, Choice, true>
                                            : gpu::launch_flash3_forward<kType, Choice, false>;
-  launch(gpu::flash3_forward_arguments<kType, Choice::shape>(arguments, program.splits, arguments.counter),
-         multiprocessors(), stream);
+  launch(gpu::flash3_forward_arguments<kType, Choice::shape>(program, arguments), multiprocessors(), stream);
 }
 
 template <WgmmaType kType, typename Choice>
@@ -67,7 +49,7 @@ void launch_fp8(const KernelArguments& arguments, CUstream_st* stream) {
       launch = gpu::launch_flash3_fp8_forward<kType, Choice, true>;
     }
   }
-  launch(gpu::flash3_fp8_arguments<Choice::shape>(arguments, arguments.counter), multiprocessors(), stream);
+  launch(gpu::flash3_fp8_arguments<Choice::shape>(arguments), multiprocessors(), stream);
 }
 
 void launch_fp8_forward(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
@@ -101,6 +83,7 @@ void dispatch(const AttentionProblem& problem, Body&& body) {
     if (problem.head_dim <= 64) return body.template operator()<kType, 64>();
     if (problem.head_dim <= 80) return body.template operator()<kType, 80>();
     if (problem.head_dim <= 96) return body.template operator()<kType, 96>();
+    if (problem.head_dim <= 112) return body.template operator()<kType, 112>();
     if (problem.head_dim <= 128) return body.template operator()<kType, 128>();
     if (problem.head_dim <= 160) return body.template operator()<kType, 160>();
     if (problem.head_dim <= 192) return body.template operator()<kType, 192>();
@@ -120,16 +103,17 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
   if (is_fp8(program.problem.dtype)) return launch_fp8_forward(program, arguments, stream);
   dispatch(program.problem, [&]<WgmmaType kType, int kHeadDim>() {
     if (program.name == PassName::dkdvdq) {
+      constexpr int kBackwardDim = flash3_backward_shape(kHeadDim).head_dim;
       if (program.ordered) {
-        return launch_backward<kType, Flash3BackwardChoice<kHeadDim, true>>(program, arguments, stream);
+        return launch_backward<kType, Flash3BackwardChoice<kBackwardDim, true>>(program, arguments, stream);
       }
       const bool persistent = program.dq_start == DqStart::claimed ||
                               (program.dq_start == DqStart::cleared && Flash3::persistent(program));
-      if constexpr (Flash3BackwardChoice<kHeadDim, false, true>::shape.persistent) {
-        using Persistent = Flash3BackwardChoice<kHeadDim, false, true>;
+      if constexpr (Flash3BackwardChoice<kBackwardDim, false, true>::shape.persistent) {
+        using Persistent = Flash3BackwardChoice<kBackwardDim, false, true>;
         if (persistent) return launch_backward<kType, Persistent>(program, arguments, stream);
       }
-      return launch_backward<kType, Flash3BackwardChoice<kHeadDim>>(program, arguments, stream);
+      return launch_backward<kType, Flash3BackwardChoice<kBackwardDim>>(program, arguments, stream);
     }
     if (program.tile.block_m == 64) {
       constexpr int kLowDim = flash3_forward_shape(kHeadDim, true).head_dim;

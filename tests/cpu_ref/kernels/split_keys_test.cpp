@@ -90,6 +90,25 @@ TEST_CASE("automatic splits share out what is visited, and no tiles that a windo
   CHECK(splits() == 1);
 }
 
+TEST_CASE("automatic splits of sequences of very different lengths have tiles of their own number") {
+  AttentionProblem p{.batch = 4, .heads = 8, .heads_kv = 2, .seqlen_q = 1, .seqlen_k = 64000, .head_dim = 64};
+  ProgramOptions options = ProgramOptions::with_tile({16, 64});
+  options.splits = {Kind::automatic, 10};
+  options.pack_gqa = true;
+  const auto keys = [&] {
+    return build_programs(Algorithm::flash2, Direction::forward, p, options).front().splits;
+  };
+  CHECK(keys() == SplitKeys{1});  // 8 tiles fill four fifths of the SMs
+  p.key_lengths = {64000, 640, 640, 640};
+  // 2 heads of 1000 and 3 times 10 tiles are 206 an SM.
+  CHECK(keys() == SplitKeys{5, 206});
+  p.key_lengths = {64000, 60000, 64000, 64000};
+  CHECK(keys() == SplitKeys{1});
+  p.seqlen_k = 256;
+  p.key_lengths = {256, 1, 1, 1};
+  CHECK(keys() == SplitKeys{1});  // nothing is long
+}
+
 TEST_CASE("the tiles that a band leaves packed rows are those that its mask leaves them") {
   for (unsigned seed = 0; seed < 200; ++seed) {
     testing::ProblemGenerator random(seed);

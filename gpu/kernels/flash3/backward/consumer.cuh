@@ -22,9 +22,9 @@ namespace tilescope::gpu::detail {
 template <sm90::WgmmaType kType, Flash3BackwardShape kShape, int kGroup = -1>
 struct Flash3Consumer {
   static constexpr int kBlockM = kShape.tile.block_m, kBlockN = kShape.tile.block_n;
-  static constexpr int kScores = kBlockM / 2, kSums = kShape.head_dim / 2;      // registers of a thread
-  static constexpr int kBoxes = kShape.dq_boxes(kGroup);                     // of dQ, a tile
-  static constexpr int kBoxNumbers = 64 * kShape.dq_box().cols / 128;           // of a thread
+  static constexpr int kScores = kBlockM / 2, kSums = kShape.head_dim / 2;  // registers of a thread
+  static constexpr int kBoxes = kShape.dq_boxes(kGroup);                    // of dQ, a tile
+  static constexpr int kBoxNumbers = 64 * kShape.dq_box().cols / 128;       // of a thread
   static constexpr int kEveryone = 1;  // the named barrier of all computing warpgroups
 
   const Flash3BackwardArguments& args;

@@ -29,8 +29,8 @@ struct Flash3BackwardShape {
   bool ordered = false;     // kv tiles add to dQ in their order, so that its bits are the same every time
   bool dq_behind = false;  // dQ of a tile is computed in the next step, when nobody has to wait for the other
                            // warpgroup's dS any more
-  bool apart = false;  // Flash3Split::keys: each warpgroup has a program of its own, since the second panel of
-                       // dQ has 32 columns at most
+  bool apart = false;  // Flash3Split::keys: each warpgroup has a program of its own, since the second panel
+                       // of dQ has 32 columns at most
 
   static constexpr int ds_stages = 2;  // of dS; with one, there would be one more barrier a step
   static constexpr int consumers() { return 2; }

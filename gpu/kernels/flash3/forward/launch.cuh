@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "common/errors.hpp"
 #include "gpu/kernels/flash3/forward/arguments.cuh"
 #include "gpu/primitives/sm90/encode_tensor_map.hpp"
 #include "gpu/primitives/sm90/wgmma.cuh"
@@ -21,8 +22,9 @@ inline sm90::TensorMapParameters flash3_map(sm90::MapElement element, const Devi
 }
 
 /// What every type's forward pass is launched with, but the maps.
-inline Flash3ForwardArguments flash3_common_arguments(const KernelArguments& args, const SplitKeys& splits,
-                                                      WorkCounter* counter) {
+/// @param args  its work counter is 0, and used by one launch at a time
+inline Flash3ForwardArguments flash3_common_arguments(const KernelArguments& args,
+                                                      const SplitKeys& splits = {}) {
   Flash3ForwardArguments out{};
   const DeviceTensor& rows = args[TensorName::out];
   out.out_rows = {static_cast<std::uint16_t*>(rows.data), rows.batch_stride, rows.head_stride,
@@ -44,19 +46,34 @@ inline Flash3ForwardArguments flash3_common_arguments(const KernelArguments& arg
   out.softmax_scale = std::fabs(args.softmax_scale);
   out.exponent_scale = args.softmax_scale_log2;
   out.score_sign = args.score_sign;
-  out.counter = counter;
+  out.counter = args.counter;
   out.log = args.log;
   out.clock = args.clock;
   return out;
 }
 
-/// @param args  of packed heads, where they are packed
-/// @param counter  0; used by one launch at a time
+/// Packed heads are a view of the same memory: the rows of a group are those of one head.
+inline KernelArguments flash3_packed_heads(KernelArguments arguments) {
+  const int group = arguments.group_size();
+  for (const TensorName name :
+       {TensorName::q, TensorName::out, TensorName::lse, TensorName::out_partial, TensorName::lse_partial}) {
+    DeviceTensor& tensor = arguments.tensors[static_cast<std::size_t>(name)];
+    if (tensor.data && tensor.head_stride != arguments.band.seqlen_q * tensor.row_stride) {
+      throw BadInput("pack-gqa", "on",
+                     "must be off where tensors are laid out (batch, rows, heads, head_dim)");
+    }
+    tensor.head_stride *= group;
+  }
+  arguments.band.seqlen_q *= group;  // without a mask it matters to none which row is whose
+  arguments.heads = arguments.heads_kv;
+  return arguments;
+}
+
 template <sm90::WgmmaType kType, Flash3ForwardShape kShape>
-Flash3ForwardArguments flash3_forward_arguments(const KernelArguments& args, const SplitKeys& splits,
-                                                WorkCounter* counter) {
+Flash3ForwardArguments flash3_forward_arguments(const TileProgram& program, const KernelArguments& of_heads) {
+  const KernelArguments args = program.pack_gqa ? flash3_packed_heads(of_heads) : of_heads;
   constexpr auto kElement = kType == sm90::WgmmaType::fp16 ? sm90::MapElement::fp16 : sm90::MapElement::bf16;
-  Flash3ForwardArguments out = flash3_common_arguments(args, splits, counter);
+  Flash3ForwardArguments out = flash3_common_arguments(args, program.splits);
   const auto map = [&](TensorName name, int heads, int rows, int box_rows) {
     return sm90::encode_tensor_map(
         flash3_map(kElement, args[name], out.batches, heads, rows, args.head_dim, box_rows), args[name].data);

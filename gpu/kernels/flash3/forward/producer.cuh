@@ -73,15 +73,15 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
     const auto load_k = [&](int step) {
       sm90::wait(shared.k_empty(k.stage), k.empty_parity(), "a free K buffer");
       load_tile(shared.k(k.stage), args.k, shared.k_full(k.stage), kKvTile,
-                scan_tile(args.scan, range, item.wave_parity(), step) * kShape.tile.block_n, kv_head,
-                batch, CacheHint::evict_last);
+                scan_tile(args.scan, range, item.wave_parity(), step) * kShape.tile.block_n, kv_head, batch,
+                CacheHint::evict_last);
       k.advance();
     };
     const auto load_v = [&](int step) {
       sm90::wait(shared.v_empty(v.stage), v.empty_parity(), "a free V buffer");
       load_tile(shared.v(v.stage), args.v, shared.v_full(v.stage), kKvTile,
-                scan_tile(args.scan, range, item.wave_parity(), step) * kShape.tile.block_n, kv_head,
-                batch, CacheHint::evict_last);
+                scan_tile(args.scan, range, item.wave_parity(), step) * kShape.tile.block_n, kv_head, batch,
+                CacheHint::evict_last);
       v.advance();
     };
     if (!range.empty()) load_k(0);

@@ -86,7 +86,7 @@ struct Flash3ForwardLayout {
 };
 
 /// The head dimensions that have instances of their own.
-inline constexpr int kFlash3HeadDims[] = {64, 80, 96, 128, 160, 192, 256};
+inline constexpr int kFlash3HeadDims[] = {64, 80, 96, 112, 128, 160, 192, 256};
 
 /// Heads of an L2 swizzle: as many as fit, but no fewer than `least`, and all swizzles alike, since a small
 /// last one would end in long tiles.
@@ -148,6 +148,7 @@ constexpr Flash3ForwardShape flash3_forward_shape(int head_dim, bool low = false
   if (head_dim <= 80) return {{128, 128}, 80, 2, 2};
   if (head_dim <= 96) return {{128, 128}, 96, 2, 2};
   if (head_dim <= 128 && low) return {{64, 128}, 128, 2, 2, kDirect, false, kKept, false, true};
+  if (head_dim <= 112) return {{128, 128}, 112, 2, 2};
   if (head_dim <= 128) return {{128, 128}, 128, 2, 2};
   if (head_dim <= 192 && low) return {{64, 64}, 192, 3, 1, kDirect, false, kKept, false, true};
   if (low) return {{64, 64}, 256, 2, 1, kDirect, false, kKept, false, true};

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "gpu/kernels/decode/decode.hpp"
 #include "gpu/kernels/elementwise/elementwise.hpp"
 #include "gpu/kernels/flash3/backward/launch.cuh"
 #include "gpu/kernels/flash3/flash3.hpp"
@@ -33,8 +34,9 @@ void launch(const TileProgram& program, const KernelArguments& args, CUstream_st
   if (program.name == PassName::convert) return launch_convert(program, args, stream, true);
   if (program.name == PassName::forward) {
     return launch_flash3_forward<kType, Forward>(
-        flash3_forward_arguments<kType, Forward::shape>(args, args.counter), kSms, stream);
+        flash3_forward_arguments<kType, Forward::shape>(program, args), kSms, stream);
   }
+  if (program.name == PassName::combine) return launch_combine(program, args, stream);
   const auto items = static_cast<int>(program.num_ctas());
   launch_flash3_dkdvdq<kType, Backward>(
       flash3_backward_arguments<kType, Backward::shape>(args, program.dq_start),
@@ -75,11 +77,12 @@ AttentionProblem problem_of(const Case& c) {
   return problem;
 }
 
-/// Lengths {1, n - 1, n, n + 1, 2 n + 3} of both sides, every mask.
+/// Lengths {1, n - 1, n, n + 1, 2 n + 3} of both sides, every mask, keys whole and split, heads packed.
 template <sm90::WgmmaType kType, typename Choice>
 void check_forward() {
   constexpr TileShape kTile = Choice::shape.tile;
-  const Kernel row = row_of<launch<kType, Choice, Flash3BackwardChoice<Choice::shape.head_dim>>>();
+  const Kernel row = row_of<
+      launch<kType, Choice, Flash3BackwardChoice<flash3_backward_shape(Choice::shape.head_dim).head_dim>>>();
   int count = 0;
   for (const int m : {1, kTile.block_m - 1, kTile.block_m, kTile.block_m + 1}) {
     for (const int n : {1, kTile.block_n - 1, kTile.block_n + 1, 2 * kTile.block_n + 3}) {
@@ -97,6 +100,8 @@ void check_forward() {
       ProgramOptions options = Flash3::default_options(problem);
       options.set_tile(Direction::forward, kTile);
       options.scan = count % 3 == 0 ? Scan::ascending : Scan::descending;
+      options.splits = {SplitPolicy::Kind::number, count % 4 + 1};  // of some of which a q tile sees nothing
+      options.pack_gqa = !problem.masked() && problem.group_size() > 1;
       Reference reference(problem, count % 3 == 1 ? InputKind::outlier : InputKind::normal,
                           Direction::forward);
       judge_on_device(reference, row, options, Direction::forward, false);
@@ -198,7 +203,9 @@ TEST_CASE("flash3 forward: the edges of the tile, head_dim 64") {
   check_forward<sm90::WgmmaType::bf16, Forward<64>>();
   check_forward<sm90::WgmmaType::fp16, Forward<64, true>>();
 }
-TEST_CASE("flash3 forward: the edges of the tile, head_dim 96 and 128") {
+TEST_CASE("flash3 forward: the edges of the tile, head_dim 80, 96, 112 and 128") {
+  check_forward<sm90::WgmmaType::bf16, Forward<80>>();
+  check_forward<sm90::WgmmaType::bf16, Forward<112>>();
   check_forward<sm90::WgmmaType::fp16, Forward<96>>();
   check_forward<sm90::WgmmaType::fp16, Forward<128>>();
 }
@@ -221,6 +228,7 @@ TEST_CASE("flash3 backward: persistent CTAs") {
   check_backward<Flash3BackwardChoice<128, false, true>>();
 }
 TEST_CASE("flash3 backward: head_dim 160") { check_both_orders<160>(); }
+TEST_CASE("flash3 backward: head_dim 80") { check_both_orders<80>(); }
 TEST_CASE("flash3 backward: head_dim 96") { check_both_orders<96>(); }
 TEST_CASE("flash3 backward: head_dim 128") { check_both_orders<128>(); }
 TEST_CASE("flash3 backward: head_dim 192") { check_both_orders<192>(); }

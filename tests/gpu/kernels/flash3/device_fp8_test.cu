@@ -69,10 +69,11 @@ std::vector<float> run(const Problem& p, const std::vector<std::uint8_t>& q,
   args.grid.num_heads = 1;
   args.scan = Scan::descending;
   args.heads = args.heads_kv = 1;
+  args.counter = counter.data;
   args.head_dim = p.head_dim;
   args.softmax_scale = p.scale;
   args.softmax_scale_log2 = KernelScale::exponent_scale(static_cast<double>(p.scale));
-  launch_flash3_fp8_forward<kType, Choice>(flash3_fp8_arguments<kShape>(args, counter.data), 132, nullptr);
+  launch_flash3_fp8_forward<kType, Choice>(flash3_fp8_arguments<kShape>(args), 132, nullptr);
   REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
   cudaMemcpy(o.data(), o_device.data, o.size() * 2, cudaMemcpyDeviceToHost);
   std::vector<float> out(o.size());
