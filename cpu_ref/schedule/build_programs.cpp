@@ -15,7 +15,7 @@ void set_grid(TileProgram& program, const ProgramOptions& options) {
   program.grid = {
       .num_blocks = program.whole_head ? 1 : program.num_blocks(),
       .num_heads = static_cast<int>(program.problem.batch * heads * splits),
-      .swizzled_heads = own_sections ? splits * options.fused_swizzled_heads : options.swizzled_heads,
+      .swizzled_heads = splits * (own_sections ? options.fused_swizzled_heads : options.swizzled_heads),
       .order = options.order,
       .longest_is_last = program.axis == Axis::q,
       .ctas_per_wave = options.ctas_per_wave,

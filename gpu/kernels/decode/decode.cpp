@@ -15,13 +15,9 @@ bool Decode::first_choice(const AttentionProblem& problem) {
 }
 
 LaunchShape Decode::launch_shape(const TileProgram& program) {
-  if (program.name == PassName::combine) return combine_launch_shape(program);
+  if (program.name == PassName::combine) return {combine_threads_of(program.problem.head_dim), 0};
   const DecodeShape forward = shape(program.problem.head_dim);
   return {forward.threads(), forward.end(), DecodeShape::kCtasPerSm};
-}
-
-LaunchShape combine_launch_shape(const TileProgram& program) {
-  return {Decode::combine_threads(Decode::shape(program.problem.head_dim).head_dim), 0};
 }
 
 }  // namespace tilescope

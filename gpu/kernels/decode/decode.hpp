@@ -73,6 +73,8 @@ struct Decode {
 
 /// The pass that combines, for every kernel that splits keys: head dimensions that are multiples of 4.
 void launch_combine(const TileProgram&, const KernelArguments&, CUstream_st*);
-LaunchShape combine_launch_shape(const TileProgram&);
+inline int combine_threads_of(std::int64_t head_dim) {
+  return Decode::combine_threads(Decode::shape(head_dim).head_dim);
+}
 
 }  // namespace tilescope

@@ -60,45 +60,48 @@ struct ForwardTimes {
   double step, ends;
 };
 ForwardTimes forward_times(const Flash3ForwardShape& shape) {
-  const int d = shape.head_dim;
-  if (shape.splits_keys) {
-    return d <= 64    ? ForwardTimes{0.60, 2.0}
-           : d <= 96  ? ForwardTimes{1.3, 2.0}
-           : d <= 128 ? ForwardTimes{0.92, 2.5}
-           : d <= 192 ? ForwardTimes{0.80, 2.5}
-                      : ForwardTimes{0.85, 3.0};
-  }
-  return d <= 64    ? ForwardTimes{0.96, 2.5}
-         : d <= 80  ? ForwardTimes{1.15, 2.0}
-         : d <= 96  ? ForwardTimes{1.3, 2.0}
-         : d <= 128 ? ForwardTimes{1.5, 2.0}
-         : d <= 160 ? ForwardTimes{0.92, 2.5}
-         : d <= 192 ? ForwardTimes{1.05, 2.5}
-                    : ForwardTimes{1.4, 3.0};
+  constexpr double kEnds = 1.8;
+  struct Row {
+    int head_dim;
+    double step;
+  };
+  constexpr Row kWhole[] = {{64, 1.05}, {80, 1.8},  {96, 1.7},   {112, 1.75},
+                            {128, 1.8}, {160, 0.9}, {192, 1.05}, {256, 1.4}};
+  constexpr Row kLow[] = {{64, 1.0}, {96, 1.5}, {128, 0.97}, {192, 0.88}, {256, 1.07}};
+  const auto step_of = [&](const auto& rows) {
+    return std::find_if(std::begin(rows), std::end(rows),
+                        [&](const Row& row) { return row.head_dim == shape.head_dim; })
+        ->step;
+  };
+  return {shape.splits_keys ? step_of(kLow) : step_of(kWhole), kEnds};
 }
 
 /// When the pass ends. [us]
 double end_of_forward(const AttentionProblem& problem, const ForwardChoice& choice) {
-  constexpr double kCombine = 4.0, kPartialBytesPerUs = 2e6;
+  constexpr double kWriteKiB = 0.008, kCombine = 0.9, kCombineWave = 3.9, kReadMB = 0.46;  // us
   const Flash3ForwardShape shape = flash3_forward_shape(static_cast<int>(problem.head_dim), choice.low);
   const ForwardTimes times = forward_times(shape);
   VisibleBand band = problem.band();
-  const std::int64_t heads = choice.packed ? problem.heads_kv : problem.heads;
+  const std::int64_t heads = problem.batch * (choice.packed ? problem.heads_kv : problem.heads);
   if (choice.packed) band.seqlen_q *= static_cast<int>(problem.group_size());
-  const double end =
-      end_of_tiles(num_m_blocks(band, shape.tile), problem.batch * heads * choice.splits, [&](int block) {
-        return ceil_div(kv_tiles(band, shape.tile, block).count(), choice.splits) * times.step + times.ends;
-      });
-  if (choice.splits == 1) return end;
+  const bool split = choice.splits > 1;
+  const double head_dim = static_cast<double>(problem.head_dim);
+  const double ends = times.ends + (split ? kWriteKiB * shape.tile.block_m * 4 * head_dim / 1024 : 0.0);
+  const double end = end_of_tiles(num_m_blocks(band, shape.tile), heads * choice.splits, [&](int block) {
+    return ceil_div(kv_tiles(band, shape.tile, block).count(), choice.splits) * times.step + ends;
+  });
+  if (!split) return end;
+  const std::int64_t ctas = heads * ceil_div(band.seqlen_q, kCombinedRows);
+  const std::int64_t at_once = kHopperMultiprocessors * (2048 / combine_threads_of(problem.head_dim));
   const double rows = static_cast<double>(problem.batch * problem.heads * problem.seqlen_q);
-  const double bytes = 2.0 * choice.splits * rows * 4.0 * static_cast<double>(problem.head_dim);
-  return end + kCombine + bytes / kPartialBytesPerUs;
+  return end + kCombine + kCombineWave * static_cast<double>((ctas + at_once - 1) / at_once) +
+         kReadMB * 1e-6 * choice.splits * rows * 4 * head_dim;
 }
 
 /// The way that ends first.
 ForwardChoice forward_choice(const AttentionProblem& problem) {
   constexpr int kMostTiles = 3 * kHopperMultiprocessors;  // more fill the device whole
-  constexpr double kShareOfOthers = 0.97;                 // that a choice is tried for
+  constexpr double kShareOfOthers = 0.95;                 // that a choice is tried for
   constexpr int kMostSplits = 16;
   if (is_fp8(problem.dtype)) return {};
   const bool short_walks = most_seen(problem).keys < 512;  // nobody would notice
@@ -270,7 +273,7 @@ std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const P
 }
 
 LaunchShape Flash3::launch_shape(const TileProgram& program) {
-  if (program.name == PassName::combine) return combine_launch_shape(program);
+  if (program.name == PassName::combine) return {combine_threads_of(program.problem.head_dim), 0};
   if (program.name == PassName::forward && is_fp8(program.problem.dtype)) {
     const Flash3Fp8Shape shape = fp8_shape(program.problem, program.fp8_sums);
     return {shape.threads(), Flash3Fp8Layout(shape).end, 1};
