@@ -253,13 +253,16 @@ int simulate_record(const SimulateArguments& arguments, const CommandContext& co
   const Machine machine = load_machine(arguments.one_machine("--record"));
   const std::string text = read_text_file(arguments.record);
   RunRecord record = parse_run_record(arguments.record, text);
+  const bool apart = std::all_of(record.runs.begin(), record.runs.end(), only_timed);
+  if (apart) std::erase_if(record.runs, [](const RunEntry& run) { return !run.algorithm; });  // other libraries'
   for (const RunEntry& run : record.runs) find_kernel(run.kernel);  // before any is replayed
   {
     Progress progress(context, "replaying " + arguments.record,
                       static_cast<std::int64_t>(record.runs.size()));
     simulate_side_by_side(record.runs.size(), progress, [&](std::size_t i) {
       RunEntry& run = record.runs[i];
-      run = simulate_again(run, find_kernel(run.kernel), machine, {.replay = !arguments.closed_form_only});
+      const SimulationOptions how{.replay = !arguments.closed_form_only};
+      run = (apart ? simulate_apart : simulate_again)(run, find_kernel(run.kernel), machine, how);
     });
   }
   std::string warnings;

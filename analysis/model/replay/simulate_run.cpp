@@ -6,6 +6,7 @@
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/counts/what_ran.hpp"
 #include "analysis/model/replay/traffic_simulator.hpp"
+#include "analysis/model/time/pass_time.hpp"
 
 namespace tilescope {
 namespace {
@@ -138,9 +139,14 @@ RunEntry simulate_run(const Kernel& kernel, const AttentionProblem& problem,
                       const SimulationOptions& options) {
   RunEntry run = entry_of(kernel, problem);
   run.pages = options.pages;
+  const Machine rated = with_measured_ceilings(machine);
   for (const PlannedPass& planned : passes) {
     PassRecord pass = counted_pass(planned.direction, planned.program);
     if (options.replay) pass.simulated = simulate(kernel, planned.program, machine, options);
+    const std::int64_t together =
+        options.ctas_per_sm ? machine.sm_count.value * *options.ctas_per_sm
+                            : launched_together(kernel, planned.program, machine);
+    pass.predicted = predicted_time(kernel, planned.program, rated, together, pass);
     run.passes.push_back(std::move(pass));
     const TileProgram& program = planned.program;
     if (program.grid.order != TileOrder::row_major) run.order = program.grid.order;

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/model/time/step_clocks.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/model/time/closed_network.hpp"
+
+namespace tilescope {
+namespace {
+
+// Results of an SM per clock. Source: CUDA C++ Programming Guide, table 'Throughput of Native Arithmetic
+// Instructions', 9.0: 32-bit add, multiply and multiply-add; compare, minimum and maximum, and conversions
+// from 32 bits, of which one packs two numbers.
+constexpr double kFp32PerClock = 128, kComparedPerClock = 64;
+// Source: the same guide, 'Shared Memory': 32 banks of 32 bits.
+constexpr double kSharedBytesPerClock = 128;
+// Source: counters of flash3's backward pass on an H200, whose way into L2 is busy for 0.92 of the time with
+// 64 KiB of sums in 4383 clocks (gpu/kernels/flash3/NOTES.md).
+constexpr double kOutBytesPerClock = 32, kReductionCost = 1.95;
+// Source: the same notes, by clock: a CTA asks for its first tile, and waits for it beyond the time that its bytes
+// take; from a CTA's end until the next one begins.
+constexpr double kUntilAsked = 1100, kLatency = 600, kBetweenCtas = 540;
+
+double clocks_of_scores(const TileProgram& program, double scores, const Machine& machine) {
+  const bool forward = program.name == PassName::forward;
+  // Forward: scaled and less the maximum; summed; compared; P converted. Backward: scaled and less LSE; dP less
+  // delta; times P; P and dS converted.
+  const double added = forward ? 2 : 3, compared = forward ? 1.5 : program.name == PassName::dq ? 0.5 : 1;
+  const auto exponentials = static_cast<double>(machine.exponentials_per_clock_per_sm->value);
+  return scores * (1 / exponentials + added / kFp32PerClock + compared / kComparedPerClock);
+}
+
+double bytes_of(const TileProgram& program, const std::vector<Operand>& operands, bool loads) {
+  double bytes = 0;
+  for (const Operand& operand : operands) {
+    const bool load = operand.kind == AccessKind::load;
+    if (load != loads) continue;
+    const bool added = operand.kind == AccessKind::reduce || operand.kind == AccessKind::store_then_reduce;
+    bytes += static_cast<double>(program.tile_bytes(operand.tensor)) * (added ? kReductionCost : 1);
+  }
+  return bytes;
+}
+
+/// Of a head dimension that the kernel is compiled for, or the problem's.
+double compiled_head_dim(const Kernel& kernel, std::int64_t head_dim) {
+  for (const int compiled : kernel.can.head_dims) {
+    if (compiled >= head_dim) return compiled;
+  }
+  return static_cast<double>(head_dim);
+}
+
+}  // namespace
+
+double UnitClocks::longest() const { return std::max({tensor, arithmetic, shared}); }
+
+std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& program, const Machine& machine,
+                                    int ctas_per_sm) {
+  if (kernel.warp_work == nullptr || program.phases.empty() || !machine.l2_bytes_per_second ||
+      !machine.exponentials_per_clock_per_sm)
+    return std::nullopt;
+  const WarpWork work = kernel.warp_work(program);
+  const double flops_per_clock = machine.tensor_flops_per_clock();
+  if (work.warps == 0 || flops_per_clock == 0 || element_bytes(program.problem.dtype) != 2) return std::nullopt;
+  const double unit_share = kernel.math_unit == MathUnit::mma_sync ? machine.mma_sync_share() : 1;
+  const double scores = static_cast<double>(program.tile.block_m) * program.tile.block_n;
+  const double volume = scores * compiled_head_dim(kernel, program.problem.head_dim);
+
+  double loaded = 0, stored = 0;
+  for (const std::vector<Operand>& phase : program.phases) {
+    loaded += bytes_of(program, phase, true);
+    stored += bytes_of(program, phase, false);
+  }
+  double operand_bytes = 0;
+  for (const ProductPart& part : work.products) {
+    operand_bytes += volume * static_cast<double>(element_bytes(program.problem.dtype)) *
+                     (1.0 / part.rows + (part.cols > 0 ? 1.0 / part.cols : 0.0));
+  }
+  const double in_rate = machine.l2_bytes_per_second->value / static_cast<double>(machine.sm_count.value) / machine.boost_hz();
+
+  CtaClocks clocks;
+  const double multiplied = 2 * volume * static_cast<double>(work.products.size()) / flops_per_clock;
+  clocks.step.tensor = multiplied / unit_share;
+  clocks.step.arithmetic = clocks_of_scores(program, scores, machine);
+  clocks.step.shared = (operand_bytes + loaded + (work.asynchronous ? 2 * stored / kReductionCost : 0)) / kSharedBytesPerClock;
+  clocks.step.in = loaded / in_rate;
+  clocks.step.out = stored / kOutBytesPerClock;
+
+  constexpr int kQuartersOfSm = 4;
+  const double groups = std::max(1.0, static_cast<double>(work.warps) / kQuartersOfSm);
+  const int in_flight = work.asynchronous ? 2 : 1;  // steps of a warp: products of one beside the arithmetic of another
+  const int workers = static_cast<int>(std::lround(groups * ctas_per_sm)) * in_flight;
+  const double rate = steps_per_clock({clocks.step.tensor, clocks.step.arithmetic, clocks.step.shared}, workers);
+  // A warp's step is its group's share of the CTA's.
+  const double all = ctas_per_sm / rate;
+  clocks.between = std::max({all, ctas_per_sm * clocks.step.in, ctas_per_sm * clocks.step.out});
+  clocks.tensor_share = ctas_per_sm * multiplied / clocks.between;
+
+  const bool stays = program.hand_out() != HandOut::to_who_retires;
+  const double first_bytes = bytes_of(program, program.init, true) + bytes_of(program, program.prologue, true);
+  const double last_bytes = bytes_of(program, program.epilogue, false);
+  const double fill = (clocks.step.sum() - clocks.step.longest()) / groups;
+  clocks.begin = fill + (stays ? 0 : kBetweenCtas + kUntilAsked + kLatency + (first_bytes + loaded) / in_rate);
+  clocks.end = last_bytes / kOutBytesPerClock;
+  return clocks;
+}
+
+}  // namespace tilescope
