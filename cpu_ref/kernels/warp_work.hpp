@@ -16,8 +16,10 @@ struct ProductPart {
 };
 
 struct WarpWork {
-  int warps = 0;                     // of a CTA, that compute; 0: not known
-  bool asynchronous = false;         // products run beside the arithmetic of the warps that issued them
+  int warps = 0;      // of a CTA, that compute; 0: not known
+  int in_flight = 1;  // tiles of a warp: 2 where it multiplies one beside its arithmetic of another
+  bool ahead = false;  // what a CTA begins a block with arrives while it computes the one before
+  int waits = 1;      // a tile: how often a warp waits for what others did, loading ones among them
   std::vector<ProductPart> products = {};  // of a visited tile, one each
 };
 

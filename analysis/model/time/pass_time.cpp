@@ -23,13 +23,18 @@ std::int64_t steps_of(const TileProgram& program, const CtaWork& work) {
   return steps * program.heads_per_cta();
 }
 
-/// Bytes that DRAM moves while the pass runs: what it writes stays in L2 at first, up to half of it.
-double dram_bytes(const PassRecord& pass, const Machine& machine) {
+std::int64_t steps_of(const TileProgram& program) {
+  std::int64_t steps = 0;
+  for (std::int64_t cta = 0; cta < program.num_ctas(); ++cta) steps += steps_of(program, program.work(cta));
+  return steps;
+}
+
+double dram_bytes(const PassRecord& pass) {
   const std::int64_t read =
       pass.simulated ? pass.simulated->dram_read_bytes : pass.closed_form->compulsory_read_bytes;
   const std::int64_t written =
       pass.simulated ? pass.simulated->dram_write_bytes : pass.closed_form->compulsory_write_bytes;
-  return static_cast<double>(read + std::max<std::int64_t>(0, written - machine.l2_bytes.value / 2));
+  return static_cast<double>(read + written);
 }
 
 }  // namespace
@@ -56,7 +61,7 @@ std::optional<PredictedTime> predicted_time(const Kernel& kernel, const TileProg
                                             const PassRecord& pass) {
   if (!machine.launch_seconds || !machine.l2_bytes_per_second) return std::nullopt;
   const auto crossing = static_cast<double>(pass.closed_form->sm_l2_read_bytes + pass.closed_form->sm_l2_write_bytes);
-  const double memory_seconds = std::max(dram_bytes(pass, machine) / machine.dram_bytes_per_second.value,
+  const double memory_seconds = std::max(dram_bytes(pass) / machine.dram_bytes_per_second.value,
                                          crossing / machine.l2_bytes_per_second->value);
   PredictedTime time;
   double seconds = memory_seconds;
@@ -67,7 +72,8 @@ std::optional<PredictedTime> predicted_time(const Kernel& kernel, const TileProg
     const auto clocks = cta_clocks(kernel, program, machine, per_sm);
     if (!clocks) return std::nullopt;
     const double all = end_of_ctas(program, running, clocks->begin, clocks->between, clocks->end);
-    time.sm_clock_hz = machine.clock_at(clocks->tensor_share);
+    const double multiplied = clocks->multiplied * static_cast<double>(steps_of(program));
+    time.sm_clock_hz = machine.clock_at(multiplied / (all * static_cast<double>(sms)));
     seconds = std::max(seconds, all / time.sm_clock_hz);
   }
   time.seconds = machine.launch_seconds->value + seconds;

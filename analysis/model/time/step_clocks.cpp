@@ -20,6 +20,7 @@ constexpr double kSharedBytesPerClock = 128;
 constexpr double kOutBytesPerClock = 32, kReductionCost = 1.95;
 // Source: the same notes, by clock: a CTA asks for its first tile, and waits for it beyond the time that its bytes
 // take; from a CTA's end until the next one begins.
+constexpr double kClocksOfWait = 220;  // 130 of a barrier that is complete, 90 until the first and from the last WGMMA
 constexpr double kUntilAsked = 1100, kLatency = 600, kBetweenCtas = 540;
 
 double clocks_of_scores(const TileProgram& program, double scores, const Machine& machine) {
@@ -82,26 +83,37 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   const double multiplied = 2 * volume * static_cast<double>(work.products.size()) / flops_per_clock;
   clocks.step.tensor = multiplied / unit_share;
   clocks.step.arithmetic = clocks_of_scores(program, scores, machine);
-  clocks.step.shared = (operand_bytes + loaded + (work.asynchronous ? 2 * stored / kReductionCost : 0)) / kSharedBytesPerClock;
+  // WGMMAs take their operands while they multiply; fragments of others are loaded before. What the copy engine
+  // sends is put into shared memory first.
+  const bool by_wgmma = kernel.math_unit == MathUnit::wgmma;
+  const double operands = operand_bytes / kSharedBytesPerClock;
+  const double exchanged = program.name == PassName::forward ? 0 : scores * static_cast<double>(element_bytes(program.problem.dtype));
+  clocks.step.shared = (loaded + exchanged + (by_wgmma ? 2 * stored / kReductionCost : 0)) / kSharedBytesPerClock;
+  if (by_wgmma) {
+    clocks.step.tensor = std::max(clocks.step.tensor, operands);
+  } else {
+    clocks.step.shared += operands;
+  }
   clocks.step.in = loaded / in_rate;
   clocks.step.out = stored / kOutBytesPerClock;
 
   constexpr int kQuartersOfSm = 4;
   const double groups = std::max(1.0, static_cast<double>(work.warps) / kQuartersOfSm);
-  const int in_flight = work.asynchronous ? 2 : 1;  // steps of a warp: products of one beside the arithmetic of another
-  const int workers = static_cast<int>(std::lround(groups * ctas_per_sm)) * in_flight;
-  const double rate = steps_per_clock({clocks.step.tensor, clocks.step.arithmetic, clocks.step.shared}, workers);
-  // A warp's step is its group's share of the CTA's.
-  const double all = ctas_per_sm / rate;
+  const int workers = static_cast<int>(std::lround(groups * ctas_per_sm)) * work.in_flight;
+  // A group's step is its share of the CTA's.
+  const double rate = steps_per_clock({clocks.step.tensor / groups, clocks.step.arithmetic / groups, clocks.step.shared / groups},
+                                      kClocksOfWait * work.waits, workers);
+  const double all = groups * ctas_per_sm / rate;
   clocks.between = std::max({all, ctas_per_sm * clocks.step.in, ctas_per_sm * clocks.step.out});
-  clocks.tensor_share = ctas_per_sm * multiplied / clocks.between;
+  clocks.multiplied = multiplied;
 
-  const bool stays = program.hand_out() != HandOut::to_who_retires;
   const double first_bytes = bytes_of(program, program.init, true) + bytes_of(program, program.prologue, true);
   const double last_bytes = bytes_of(program, program.epilogue, false);
-  const double fill = (clocks.step.sum() - clocks.step.longest()) / groups;
-  clocks.begin = fill + (stays ? 0 : kBetweenCtas + kUntilAsked + kLatency + (first_bytes + loaded) / in_rate);
-  clocks.end = last_bytes / kOutBytesPerClock;
+  // A step that others follow before it is done ends so much behind its turn.
+  clocks.begin = clocks.between * (work.in_flight - 1);
+  if (!work.ahead) clocks.begin += kLatency + (first_bytes + loaded) / in_rate;
+  if (program.hand_out() == HandOut::to_who_retires) clocks.begin += kBetweenCtas + kUntilAsked;
+  clocks.end = work.ahead ? 0 : kLatency + last_bytes / kOutBytesPerClock;
   return clocks;
 }
 

@@ -30,7 +30,7 @@ struct CtaClocks {
   double between = 0;   // from a step to the next while the SM is full
   double begin = 0;     // before the first step: what it waits for until its first tiles are there
   double end = 0;       // behind the last: until what it has computed is stored
-  double tensor_share = 0;  // of the time while steps are made in which the tensor cores multiply at their full rate
+  double multiplied = 0;  // of a step, at the full rate of the tensor cores
 };
 
 /// @param ctas_per_sm  that run at once

@@ -209,13 +209,16 @@ WarpWork Flash3::warp_work(const TileProgram& program) {
   if (is_fp8(program.problem.dtype)) return {};  // its products are summed twice
   constexpr int kRows = 64;                       // of a WGMMA
   if (program.name == PassName::forward) {
-    const Flash3ForwardShape shape = forward_shape(program);
-    return {shape.warps(), true, {{kRows, shape.own_keys()}, {kRows}}};
+    Flash3ForwardShape shape = forward_shape(program);
+    shape.tile = program.tile;
+    return {shape.warps(), 2, shape.q_stages > 1, 1, {{kRows, shape.own_keys()}, {kRows}}};
   }
   const Flash3BackwardShape shape = backward_shape(program);
   const int queries = shape.tile.block_m;
   return {Flash3BackwardShape::warps(),
-          true,
+          1,
+          false,
+          3,  // for Q and dO, for dS, for a place to put dQ
           {{kRows, queries}, {kRows, queries}, {kRows}, {kRows}, {kRows, shape.dq_cols(0)}}};
 }
 
