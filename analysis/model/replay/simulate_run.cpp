@@ -146,7 +146,8 @@ RunEntry simulate_run(const Kernel& kernel, const AttentionProblem& problem,
     const std::int64_t together =
         options.ctas_per_sm ? machine.sm_count.value * *options.ctas_per_sm
                             : launched_together(kernel, planned.program, machine);
-    pass.predicted = predicted_time(kernel, planned.program, rated, together, pass);
+    pass.predicted = predicted_time(kernel, planned.program, rated, together, pass,
+                                    !run.passes.empty() && run.passes.back().direction == pass.direction);
     run.passes.push_back(std::move(pass));
     const TileProgram& program = planned.program;
     if (program.grid.order != TileOrder::row_major) run.order = program.grid.order;

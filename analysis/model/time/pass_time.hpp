@@ -4,22 +4,26 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "analysis/model/machine/machine.hpp"
+#include "analysis/model/time/step_clocks.hpp"
 #include "analysis/records/run_record.hpp"
 #include "cpu_ref/kernels/kernel.hpp"
 
 namespace tilescope {
 
-/// Until the last of the pass's CTAs ends. [clocks]
-/// @param begin, between, end  of a CTA's block: before its first step, each step, behind its last
+/// Until the last of the pass's CTAs ends, where each begins when a slot is free. [clocks]
+/// @param steps  of each, in the order in which they begin
 /// @param slots  CTAs that run at once
-double end_of_ctas(const TileProgram& program, std::int64_t slots, double begin, double between, double end);
+double end_of_ctas(const std::vector<double>& steps, std::int64_t slots, const CtaClocks& clocks);
 
+/// Of a launch that finds the L2 cold.
 /// @param launched_together  CTAs that run at once, see launched_together()
+/// @param follows  another pass of its direction
 /// @return nothing where the kernel's row or the machine does not say enough: a bound is all that is known
 std::optional<PredictedTime> predicted_time(const Kernel& kernel, const TileProgram& program,
                                             const Machine& machine, std::int64_t launched_together,
-                                            const PassRecord& pass);
+                                            const PassRecord& pass, bool follows);
 
 }  // namespace tilescope

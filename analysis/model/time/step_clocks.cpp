@@ -106,6 +106,7 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   const double all = groups * ctas_per_sm / rate;
   clocks.between = std::max({all, ctas_per_sm * clocks.step.in, ctas_per_sm * clocks.step.out});
   clocks.multiplied = multiplied;
+  clocks.skipping_rows = work.skipping_rows;
 
   const double first_bytes = bytes_of(program, program.init, true) + bytes_of(program, program.prologue, true);
   const double last_bytes = bytes_of(program, program.epilogue, false);
@@ -115,6 +116,16 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   if (program.hand_out() == HandOut::to_who_retires) clocks.begin += kBetweenCtas + kUntilAsked;
   clocks.end = work.ahead ? 0 : kLatency + last_bytes / kOutBytesPerClock;
   return clocks;
+}
+
+double clocks_of_elementwise(const Kernel& kernel, const TileProgram& program) {
+  constexpr double kBytesOfThread = 16;
+  double most = 0;
+  for (const Operand& operand : program.prologue) {
+    if (operand.kind == AccessKind::load) most = std::max(most, static_cast<double>(program.tile_bytes(operand.tensor)));
+  }
+  if (kernel.launch_shape == nullptr) return 0;
+  return kLatency * std::ceil(most / (kBytesOfThread * kernel.launch_shape(program, kSm90).threads_per_cta));
 }
 
 }  // namespace tilescope

@@ -30,6 +30,7 @@ struct CtaClocks {
   double between = 0;   // from a step to the next while the SM is full
   double begin = 0;     // before the first step: what it waits for until its first tiles are there
   double end = 0;       // behind the last: until what it has computed is stored
+  int skipping_rows = 0;  // see WarpWork
   double multiplied = 0;  // of a step, at the full rate of the tensor cores
 };
 
@@ -37,5 +38,9 @@ struct CtaClocks {
 /// @return nothing where the kernel's row does not say how its warps work, or the machine lacks a rate
 std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& program, const Machine& machine,
                                     int ctas_per_sm);
+
+/// Of a CTA of a pass without products: as often as its threads ask for 16 bytes each until they have its rows,
+/// they wait for them.
+double clocks_of_elementwise(const Kernel& kernel, const TileProgram& program);
 
 }  // namespace tilescope

@@ -135,18 +135,18 @@ WarpWork Flash2Mma::warp_work(const TileProgram& program) {
   if (program.name == PassName::forward) {
     const MmaForwardShape shape =
         narrows_tiles(program.problem) ? mma_forward_shape(dim, true) : chosen(mma_forward_choices(dim));
-    return {shape.warps, 1, false, 1, {{shape.warp_rows(), shape.tile.block_n}, {shape.warp_rows()}}};
+    return {shape.warps, 1, false, 0, 1, {{shape.warp_rows(), shape.tile.block_n}, {shape.warp_rows()}}};
   }
   if (program.name == PassName::dq) {
     const MmaDqShape shape =
         program.single_launch ? mma_single_launch_dq_shape(dim) : chosen(mma_dq_choices(dim));
     const ProductPart scores{shape.warp_rows(), shape.tile.block_n};
-    return {shape.warps, 1, false, 1, {scores, scores, {shape.warp_rows()}}};
+    return {shape.warps, 1, false, 0, 1, {scores, scores, {shape.warp_rows()}}};
   }
   const MmaDkdvShape shape = program.single_launch ? mma_dkdv_shape(dim) : chosen(mma_dkdv_choices(dim));
   constexpr int kRows = 32;
   const ProductPart scores{kRows, shape.warp_queries()}, sums{kRows, dim / shape.warps_m()};
-  WarpWork work{shape.warps, 1, false, 3, {scores, scores, sums, sums}};
+  WarpWork work{shape.warps, 1, false, 0, 3, {scores, scores, sums, sums}};
   if (program.name == PassName::dkdvdq) work.products.push_back({kRows, dim / shape.dq_warps_d()});
   return work;
 }

@@ -206,18 +206,24 @@ LaunchShape Flash3::launch_shape(const TileProgram& program) {
 }
 
 WarpWork Flash3::warp_work(const TileProgram& program) {
-  if (is_fp8(program.problem.dtype)) return {};  // its products are summed twice
+  // Products of fp8 are summed twice, and who keeps an order waits for others' turns.
+  if (is_fp8(program.problem.dtype) || program.ordered) return {};
   constexpr int kRows = 64;                       // of a WGMMA
   if (program.name == PassName::forward) {
     Flash3ForwardShape shape = forward_shape(program);
     shape.tile = program.tile;
-    return {shape.warps(), 2, shape.q_stages > 1, 1, {{kRows, shape.own_keys()}, {kRows}}};
+    return {shape.warps(), 2,
+            shape.q_stages > 1,
+            shape.skips ? kRows : 0,
+            1,
+            {{kRows, shape.own_keys()}, {kRows}}};
   }
   const Flash3BackwardShape shape = backward_shape(program);
   const int queries = shape.tile.block_m;
   return {Flash3BackwardShape::warps(),
           1,
           false,
+          0,
           3,  // for Q and dO, for dS, for a place to put dQ
           {{kRows, queries}, {kRows, queries}, {kRows}, {kRows}, {kRows, shape.dq_cols(0)}}};
 }

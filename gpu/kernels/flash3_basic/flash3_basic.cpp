@@ -43,8 +43,8 @@ WarpWork Flash3Basic::warp_work(const TileProgram& program) {
   constexpr int kWarps = 4 * kConsumers, kRows = 64;  // of a WGMMA, for which a warpgroup waits
   const ProductPart scores{
       kRows, program.name == PassName::forward ? program.tile.block_n : program.tile.block_m};
-  if (program.name == PassName::forward) return {kWarps, 1, false, 1, {scores, {kRows}}};
-  return {kWarps, 1, false, 3, {scores, scores, {kRows}, {kRows}, {kRows, kRows}}};
+  if (program.name == PassName::forward) return {kWarps, 1, false, 0, 1, {scores, {kRows}}};
+  return {kWarps, 1, false, 0, 3, {scores, scores, {kRows}, {kRows}, {kRows, kRows}}};
 }
 
 }  // namespace tilescope
