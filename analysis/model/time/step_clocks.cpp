@@ -112,9 +112,17 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   const double last_bytes = bytes_of(program, program.epilogue, false);
   // A step that others follow before it is done ends so much behind its turn.
   clocks.begin = clocks.between * (work.in_flight - 1);
-  if (!work.ahead) clocks.begin += kLatency + (first_bytes + loaded) / in_rate;
-  if (program.hand_out() == HandOut::to_who_retires) clocks.begin += kBetweenCtas + kUntilAsked;
-  clocks.end = work.ahead ? 0 : kLatency + last_bytes / kOutBytesPerClock;
+  const double arrives = kLatency + (first_bytes + loaded) / in_rate;
+  const double leaves = kLatency + last_bytes / kOutBytesPerClock;
+  if (!work.ahead) {
+    clocks.begin += arrives;
+    clocks.end = leaves;
+  }
+  if (program.hand_out() == HandOut::to_who_retires) {
+    clocks.begin += kBetweenCtas + kUntilAsked;
+  } else {
+    clocks.once = kUntilAsked + (work.ahead ? arrives + leaves : 0);
+  }
   return clocks;
 }
 

@@ -28,8 +28,9 @@ struct UnitClocks {
 struct CtaClocks {
   UnitClocks step;      // alone
   double between = 0;   // from a step to the next while the SM is full
-  double begin = 0;     // before the first step: what it waits for until its first tiles are there
-  double end = 0;       // behind the last: until what it has computed is stored
+  double begin = 0;  // of a block, before its first step: what it waits for until its first tiles are there
+  double end = 0;    // behind its last: until what it has computed is stored
+  double once = 0;   // before the first block of a CTA that stays, and behind its last
   int skipping_rows = 0;  // see WarpWork
   double multiplied = 0;  // of a step, at the full rate of the tensor cores
 };
