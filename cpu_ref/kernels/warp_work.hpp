@@ -3,6 +3,7 @@
 // a row beside the tile program.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 namespace tilescope {
@@ -21,6 +22,7 @@ struct WarpWork {
   bool ahead = false;  // what a CTA begins a block with arrives while it computes the one before
   int skipping_rows = 0;  // that leave out tiles which they alone do not see; 0: a CTA's rows go together
   int waits = 1;      // a tile: how often a warp waits for what others did, loading ones among them
+  std::int64_t exchanged_bytes = 0;  // a tile, that warps leave in shared memory for others
   std::vector<ProductPart> products = {};  // of a visited tile, one each
 };
 

@@ -32,13 +32,16 @@ double clocks_of_scores(const TileProgram& program, double scores, const Machine
   return scores * (1 / exponentials + added / kFp32PerClock + compared / kComparedPerClock);
 }
 
+/// Bytes of full tiles that cross between SM and L2, sums that are added as often as they cost.
 double bytes_of(const TileProgram& program, const std::vector<Operand>& operands, bool loads) {
   double bytes = 0;
   for (const Operand& operand : operands) {
-    const bool load = operand.kind == AccessKind::load;
-    if (load != loads) continue;
+    if ((operand.kind == AccessKind::load) != loads) continue;
     const bool added = operand.kind == AccessKind::reduce || operand.kind == AccessKind::store_then_reduce;
-    bytes += static_cast<double>(program.tile_bytes(operand.tensor)) * (added ? kReductionCost : 1);
+    const std::int64_t rows =
+        program.extent(operand.tensor).cut_by_n() ? program.tile.block_n : program.tile.block_m;
+    const std::int64_t filled = loads ? program.filled_bytes(operand.tensor, 0, 0, rows) : 0;
+    bytes += static_cast<double>(program.tile_bytes(operand.tensor) + filled) * (added ? kReductionCost : 1);
   }
   return bytes;
 }
@@ -87,8 +90,7 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   // sends is put into shared memory first.
   const bool by_wgmma = kernel.math_unit == MathUnit::wgmma;
   const double operands = operand_bytes / kSharedBytesPerClock;
-  const double exchanged = program.name == PassName::forward ? 0 : scores * static_cast<double>(element_bytes(program.problem.dtype));
-  clocks.step.shared = (loaded + exchanged + (by_wgmma ? 2 * stored / kReductionCost : 0)) / kSharedBytesPerClock;
+  clocks.step.shared = (loaded + static_cast<double>(work.exchanged_bytes) + (by_wgmma ? 2 * stored / kReductionCost : 0)) / kSharedBytesPerClock;
   if (by_wgmma) {
     clocks.step.tensor = std::max(clocks.step.tensor, operands);
   } else {

@@ -132,21 +132,27 @@ WarpWork Flash2Mma::warp_work(const TileProgram& program) {
   const auto chosen = [&program](const auto& choices) {
     return choices.shapes[std::max(0, choices.find(program.tile, program.launch))];
   };
+  const auto of_rows = [&program](const auto& shape, int score_products) -> WarpWork {
+    if (shape.tile != program.tile) return {};
+    const ProductPart scores{shape.warp_rows(), shape.tile.block_n};
+    WarpWork work{.warps = shape.warps, .products = {{shape.warp_rows()}}};
+    work.products.insert(work.products.begin(), static_cast<std::size_t>(score_products), scores);
+    return work;
+  };
   if (program.name == PassName::forward) {
-    const MmaForwardShape shape =
-        narrows_tiles(program.problem) ? mma_forward_shape(dim, true) : chosen(mma_forward_choices(dim));
-    return {shape.warps, 1, false, 0, 1, {{shape.warp_rows(), shape.tile.block_n}, {shape.warp_rows()}}};
+    return of_rows(narrows_tiles(program.problem) ? mma_forward_shape(dim, true) : chosen(mma_forward_choices(dim)), 1);
   }
   if (program.name == PassName::dq) {
-    const MmaDqShape shape =
-        program.single_launch ? mma_single_launch_dq_shape(dim) : chosen(mma_dq_choices(dim));
-    const ProductPart scores{shape.warp_rows(), shape.tile.block_n};
-    return {shape.warps, 1, false, 0, 1, {scores, scores, {shape.warp_rows()}}};
+    return of_rows(program.single_launch ? mma_single_launch_dq_shape(dim) : chosen(mma_dq_choices(dim)), 2);
   }
   const MmaDkdvShape shape = program.single_launch ? mma_dkdv_shape(dim) : chosen(mma_dkdv_choices(dim));
-  constexpr int kRows = 32;
+  if (shape.tile != program.tile) return {};
+  constexpr int kRows = 32, kScoreBytes = 2;
   const ProductPart scores{kRows, shape.warp_queries()}, sums{kRows, dim / shape.warps_m()};
-  WarpWork work{shape.warps, 1, false, 0, 3, {scores, scores, sums, sums}};
+  WarpWork work{.warps = shape.warps,
+                .waits = 3,  // for Q and dO, for P and dS, and until all are done with them
+                .exchanged_bytes = 2 * kScoreBytes * shape.tile.block_m * shape.tile.block_n,
+                .products = {scores, scores, sums, sums}};
   if (program.name == PassName::dkdvdq) work.products.push_back({kRows, dim / shape.dq_warps_d()});
   return work;
 }
