@@ -15,29 +15,13 @@
 #include "analysis/model/counts/direction_total.hpp"
 #include "analysis/model/counts/measured_bytes.hpp"
 #include "analysis/model/replay/simulate_record.hpp"
+#include "analysis/model/time/advice.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "common/number_format.hpp"
 #include "common/sha256.hpp"
 
 namespace tilescope::cli {
 namespace {
-
-std::vector<TileShape> tiles_of(const Kernel& kernel, const AttentionProblem& problem, Direction direction,
-                                const ProgramOptions& own) {
-  std::vector<TileShape> tiles;
-  if (kernel.tile_choices != nullptr) {
-    for (const PassName pass : tiled_passes(kernel.algorithm, direction, own.backward)) {
-      for (const TileShape tile : kernel.tile_choices(problem, pass)) {
-        if (std::find(tiles.begin(), tiles.end(), tile) == tiles.end()) tiles.push_back(tile);
-      }
-    }
-    return tiles;
-  }
-  for (int m = 32; m <= 256; m *= 2) {
-    for (int n = 32; n <= 256; n *= 2) tiles.push_back({m, n});
-  }
-  return tiles;
-}
 
 bool fits(const SimulateJob& job) {
   return std::all_of(job.passes.begin(), job.passes.end(), [&job](const PlannedPass& pass) {
@@ -131,28 +115,18 @@ std::string winners_text(const std::vector<RunEntry>& front, bool replayed) {
   return fmt::format("  least SM<->L2: {}\n  least DRAM:    {}\n", first, options_text(front.back()));
 }
 
-/// Tries every tile that the kernel is compiled for (a CPU kernel: powers of two, 32 ... 256), in every order
-/// of CTAs and of tiles. @throws BadInput where the kernel refuses the problem
+/// @throws BadInput where the kernel refuses the problem
 ByteTuning try_choices(const Kernel& kernel, const AttentionProblem& problem, Direction direction,
                        const ProgramOptions& own, const Machine& machine, const SimulationOptions& how,
                        const CommandContext& context) {
   ByteTuning tuning;
-  std::vector<SimulateJob> jobs = {plan_job(kernel, problem, own, {direction}, machine)};
-  for (const TileShape tile : tiles_of(kernel, problem, direction, own)) {
-    for (const TileOrder order : {TileOrder::row_major, TileOrder::longest_first, TileOrder::head_swizzled}) {
-      for (const Scan scan : {Scan::ascending, Scan::descending, Scan::sawtooth}) {
-        ProgramOptions options = own;
-        options.set_tile(direction, tile);
-        options.order = order;
-        options.scan = scan;
-        if (kernel.refusal(problem, direction, options)) continue;
-        SimulateJob job = plan_job(kernel, problem, options, {direction}, machine);
-        if (fits(job)) {
-          jobs.push_back(std::move(job));
-        } else {
-          ++tuning.too_large;
-        }
-      }
+  std::vector<SimulateJob> jobs;
+  for (const ProgramOptions& options : choices_of(kernel, problem, direction, own)) {
+    SimulateJob job = plan_job(kernel, problem, options, {direction}, machine);
+    if (jobs.empty() || fits(job)) {
+      jobs.push_back(std::move(job));
+    } else {
+      ++tuning.too_large;
     }
   }
   tuning.tried = static_cast<int>(jobs.size());

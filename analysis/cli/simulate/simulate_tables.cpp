@@ -172,6 +172,19 @@ Reach reach_of(const PassRecord& pass, ElementType type, const Machine& machine)
   return {limit + unknown, roof.least_seconds, roof.attainable_flops_per_second, unknown.empty()};
 }
 
+/// The predicted time, beside which the bound is the least possible.
+Cell predicted(const PassRecord& pass) {
+  if (!pass.predicted) return "bound only";
+  return as_number(format_seconds(pass.predicted->seconds), pass.predicted->seconds, "s");
+}
+
+/// Where nine of ten measured times should lie.
+Cell predicted_interval(const PassRecord& pass) {
+  if (!pass.predicted) return "-";
+  return fmt::format("{} ... {}", format_seconds(pass.predicted->interval[0]),
+                     format_seconds(pass.predicted->interval[1]));
+}
+
 void add_work_rows(PassRows& table, const RunEntry& run, const Machine& machine) {
   using Pass = PassRecord;
   const auto reach = [&](const Pass& c) { return reach_of(c, product_type(run), machine); };
@@ -189,6 +202,8 @@ void add_work_rows(PassRows& table, const RunEntry& run, const Machine& machine)
   }
   table.add("time bound", [&](const Pass& c) { return reach(c).bound(); });
   table.add("limited by", [&](const Pass& c) { return Cell(reach(c).limit); });
+  table.add("predicted", predicted);
+  table.add("90 % within", predicted_interval);
   table.add("attainable", [&](const Pass& c) {
     const auto rate = reach(c).attainable;
     return rate && c.flops > 0 ? in_flops_per_second(*rate) : Cell("-");
@@ -230,7 +245,9 @@ Row comparison_row(const RunEntry& run, Direction direction, const PassRecord& t
           replayed ? in_bytes(dram) : Cell("-"),
           replayed ? as_ratio(dram, must_move(total)) : Cell("-"),
           reach.bound(),
-          reach.limit + idle_sms(job, direction)};
+          reach.limit + idle_sms(job, direction),
+          predicted(total),
+          predicted_interval(total)};
 }
 
 /// Whether there are several.
@@ -247,7 +264,7 @@ Output comparison_table(const std::vector<RunEntry>& runs, const std::vector<Sim
   const bool several_machines = on_several_machines(jobs);
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     Table table{.rows = {{"kernel", several_machines ? "machine" : "tile", "SM<->L2", "x must", "DRAM",
-                          "x must", "time bound", "limited by"}},
+                          "x must", "time bound", "limited by", "predicted", "90 % within"}},
                 .indent = "  "};
     for (std::size_t i = 0; i < runs.size(); ++i) {
       const std::optional<PassRecord> total = direction_total(runs[i], direction);
