@@ -193,8 +193,8 @@ static void list(Fields& fields, Of<Fields, TimeRecord>& time) {
 
 template <typename Fields>
 static void list(Fields& fields, Of<Fields, PredictedTime>& time) {
-  fields.required("seconds", Positive{}, time.seconds);
-  fields.required("interval", SecondsRange{}, time.interval);
+  fields.required("time_s", Positive{}, time.seconds);
+  fields.required("time_interval_s", SecondsRange{}, time.interval);
   fields.unless(0.0, "sm_clock_hz", Positive{}, time.sm_clock_hz);
 }
 
@@ -246,7 +246,7 @@ static void list(Fields& fields, Of<Fields, PassRecord>& pass) {
   fields.optional("simulated", Part<SimulatedBytes>{}, pass.simulated);
   fields.optional("measured", Part<MeasuredBytes>{}, pass.measured);
   fields.optional("time", Part<TimeRecord>{}, pass.time);
-  fields.optional("predicted_time", Part<PredictedTime>{}, pass.predicted);
+  fields.optional("predicted", Part<PredictedTime>{}, pass.predicted);
   fields.entries("counters", Counter{}, pass.counters);
   fields.optional("cta_progress", Part<MeasuredProgress>{}, pass.progress);
   fields.optional("launch", Part<LaunchRecord>{}, pass.launch);

@@ -11,6 +11,7 @@
 #include "analysis/model/ranks/rank_account.hpp"
 #include "analysis/model/replay/simulate_record.hpp"
 #include "analysis/model/replay/simulate_run.hpp"
+#include "analysis/model/time/advice.hpp"
 #include "analysis/records/compare/record_diff.hpp"
 #include "analysis/records/record_kinds.hpp"
 #include "analysis/report/report.hpp"
@@ -62,7 +63,10 @@ std::string simulate(const ModelRequest& request, const nanobind::object& progre
   const std::vector<Direction> directions = parse_passes(request.passes);
   const Machine machine = load_machine(request.machine);
   SimulationOptions options{
-      .pages = parse_page_placement(request.pages), .replay = request.replay, .l2_curve = request.l2_curve};
+      .pages = parse_page_placement(request.pages),
+                            .replay = request.replay,
+                            .predict = request.predict,
+                            .l2_curve = request.l2_curve};
   std::vector<Job> jobs;
   for (const AttentionProblem& problem : request.problems) {
     for (const KernelUse& use : request.kernels) jobs.push_back(plan(problem, use, directions, machine));
@@ -78,6 +82,19 @@ std::string simulate(const ModelRequest& request, const nanobind::object& progre
     }
   });
   if (request.replay) record.cost = cost_since(start);
+  return to_json_text(record);
+}
+
+std::string advise(const std::vector<std::string>& argv, const AttentionProblem& problem,
+                   const KernelUse& use, const std::string& machine_name, const std::string& passes) {
+  const Kernel& kernel = find_kernel(use.kernel);
+  const Machine machine = load_machine(machine_name);
+  RunRecord record = start_record(argv);
+  for (const Direction direction : parse_passes(passes)) {
+    const Advice advice = tilescope::advise(kernel, problem, direction, options_of(kernel, problem, use), machine, {});
+    record.runs.insert(record.runs.end(), advice.best.begin(), advice.best.end());
+    record.runs.push_back(advice.own);
+  }
   return to_json_text(record);
 }
 
