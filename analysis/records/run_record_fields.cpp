@@ -41,7 +41,9 @@ struct Range {
 /// [least, largest]
 struct SecondsRange {
   static Json schema() { return array_schema(schema_of(Positive{}), 2); }
-  Json write(const std::array<double, 2>& range) const { return {json_number(range[0]), json_number(range[1])}; }
+  Json write(const std::array<double, 2>& range) const {
+    return {json_number(range[0]), json_number(range[1])};
+  }
   std::array<double, 2> read(const JsonField& field) const {
     const std::vector<JsonField> ends = field.items();
     if (ends.size() != 2) field.refuse("must be [least, largest]");

@@ -7,11 +7,11 @@
 #include <filesystem>
 
 #include "analysis/explain/explain_record.hpp"
+#include "analysis/model/advice/advice.hpp"
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/ranks/rank_account.hpp"
 #include "analysis/model/replay/simulate_record.hpp"
 #include "analysis/model/replay/simulate_run.hpp"
-#include "analysis/model/time/advice.hpp"
 #include "analysis/records/compare/record_diff.hpp"
 #include "analysis/records/record_kinds.hpp"
 #include "analysis/report/report.hpp"
@@ -62,8 +62,7 @@ std::vector<Direction> parse_passes(const std::string& text) {
 std::string simulate(const ModelRequest& request, const nanobind::object& progress) {
   const std::vector<Direction> directions = parse_passes(request.passes);
   const Machine machine = load_machine(request.machine);
-  SimulationOptions options{
-      .pages = parse_page_placement(request.pages),
+  SimulationOptions options{.pages = parse_page_placement(request.pages),
                             .replay = request.replay,
                             .predict = request.predict,
                             .l2_curve = request.l2_curve};
@@ -91,7 +90,8 @@ std::string advise(const std::vector<std::string>& argv, const AttentionProblem&
   const Machine machine = load_machine(machine_name);
   RunRecord record = start_record(argv);
   for (const Direction direction : parse_passes(passes)) {
-    const Advice advice = tilescope::advise(kernel, problem, direction, options_of(kernel, problem, use), machine, {});
+    const Advice advice =
+        tilescope::advise(kernel, problem, direction, options_of(kernel, problem, use), machine, {});
     record.runs.insert(record.runs.end(), advice.best.begin(), advice.best.end());
     record.runs.push_back(advice.own);
   }

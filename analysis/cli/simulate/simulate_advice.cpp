@@ -4,8 +4,8 @@
 
 #include "analysis/cli/simulate/simulate.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "analysis/model/advice/advice.hpp"
 #include "analysis/model/counts/direction_total.hpp"
-#include "analysis/model/time/advice.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope::cli {
@@ -36,16 +36,19 @@ Row advice_row(const std::string& rank, const RunEntry& run, Direction direction
           in_bytes(total.closed_form->sm_l2_read_bytes + total.closed_form->sm_l2_write_bytes),
           dram ? in_bytes(*dram) : Cell("-"),
           as_number(format_seconds(bound), bound, "s"),
-          predicted ? as_number(format_seconds(predicted->seconds), predicted->seconds, "s") : Cell("bound only")};
+          predicted ? as_number(format_seconds(predicted->seconds), predicted->seconds, "s")
+                    : Cell("bound only")};
 }
 
 std::string kv_line(const AttentionProblem& problem, const Machine& machine) {
   const KvInL2 kv = kv_in_l2(problem, machine);
-  const std::string fit = kv.heads_that_fit() == kv.heads ? "all fit"
-                                                          : fmt::format("{} of {} fit", kv.heads_that_fit(), kv.heads);
-  return wrapped(fmt::format("K and V take {} a key/value head, {} in all; the L2 keeps {} of what is streamed: {}",
-                             in_bytes(kv.head_bytes).text, in_bytes(kv.heads * kv.head_bytes).text,
-                             in_bytes(kv.kept_bytes).text, fit));
+  const std::string fit = kv.heads_that_fit() == kv.heads
+                              ? "all fit"
+                              : fmt::format("{} of {} fit", kv.heads_that_fit(), kv.heads);
+  return wrapped(
+      fmt::format("K and V take {} a key/value head, {} in all; the L2 keeps {} of what is streamed: {}",
+                  in_bytes(kv.head_bytes).text, in_bytes(kv.heads * kv.head_bytes).text,
+                  in_bytes(kv.kept_bytes).text, fit));
 }
 
 Output advice_table(const std::string& kernel, const Advice& advice, Direction direction,
@@ -60,14 +63,15 @@ Output advice_table(const std::string& kernel, const Advice& advice, Direction d
   }
   table.rows.push_back(advice_row("its own", advice.own, direction, machine));
   return Output(table) +
-         Output(fmt::format("  {} of {} choices replayed, ranked by {}\n", advice.replayed, advice.tried,
-                            advice.predicted ? "predicted time"
-                                             : "time bound: how this kernel's warps work is not known"));
+         Output(fmt::format(
+             "  {} of {} choices replayed, ranked by {}\n", advice.replayed, advice.tried,
+             advice.predicted ? "predicted time" : "time bound: how this kernel's warps work is not known"));
 }
 
 }  // namespace
 
-int advise_choices(const SimulateArguments& arguments, const Machine& machine, const CommandContext& context) {
+int advise_choices(const SimulateArguments& arguments, const Machine& machine,
+                   const CommandContext& context) {
   if (arguments.sweep.given() || arguments.kernel.tile_given() || arguments.sram_bytes)
     throw BadInput("--advise", "given", "must stand without --sweep, --tile and --sram-bytes");
   const SimulationOptions how = arguments.simulation_options({machine});

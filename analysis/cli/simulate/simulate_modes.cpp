@@ -12,10 +12,10 @@
 
 #include "analysis/cli/simulate/simulate.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "analysis/model/advice/advice.hpp"
 #include "analysis/model/counts/direction_total.hpp"
 #include "analysis/model/counts/measured_bytes.hpp"
 #include "analysis/model/replay/simulate_record.hpp"
-#include "analysis/model/time/advice.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "common/number_format.hpp"
 #include "common/sha256.hpp"
@@ -202,6 +202,44 @@ std::optional<Row> comparison_row(const RunEntry& run, const PassRecord& pass) {
            as_number(fmt::format("{:+.1f} %", 100 * (ratio - 1)), ratio - 1)}};
 }
 
+void print_bytes(const std::vector<RunEntry>& runs, const std::string& source,
+                 const CommandContext& context) {
+  std::string warnings;
+  std::vector<Row> rows = {{"kernel", "pass", "DRAM reads of", "measured", "simulated", "off by"}};
+  for (const RunEntry& run : runs) {
+    for (const PassRecord& pass : run.passes) {
+      if (auto row = comparison_row(run, pass)) rows.push_back(std::move(*row));
+      if (const auto why = too_few_reads(run, pass)) warnings += wrapped("warning: " + *why);
+    }
+  }
+  context.print(
+      rows.size() > 1
+          ? Output(Table{rows})
+          : wrapped(fmt::format("{}: no pass has DRAM reads both measured and simulated: nothing to compare",
+                                source)));
+  context.print(warnings);
+}
+
+/// Measured and predicted times of each direction.
+void print_times(const std::vector<RunEntry>& measured, const std::vector<RunEntry>& predicted,
+                 const std::string& source, const CommandContext& context) {
+  std::vector<Row> rows = {{"kernel", "direction", "time of", "measured", "predicted", "off by"}};
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    for (const Direction direction : {Direction::forward, Direction::backward}) {
+      const auto timed = direction_total(measured[i], direction);
+      const auto model = direction_total(predicted[i], direction);
+      if (!timed || !model->predicted) continue;
+      const double was = timed->time->median_s, said = model->predicted->seconds;
+      rows.push_back({measured[i].kernel, to_string(direction), describe(measured[i].problem),
+                      as_number(format_seconds(was), was, "s"), as_number(format_seconds(said), said, "s"),
+                      as_number(fmt::format("{:+.1f} %", 100 * (said / was - 1)), said / was - 1)});
+    }
+  }
+  context.print(rows.size() > 1
+                    ? Output(Table{rows})
+                    : wrapped(fmt::format("{}: no run has a predicted time: bounds only", source)));
+}
+
 /// A record of this simulation, which measured ones are not changed by.
 RunRecord simulation_record(const RunRecord& measured, const Machine& machine, const std::string& text,
                             const SimulateArguments& arguments, const CommandContext& context) {
@@ -228,8 +266,10 @@ int simulate_record(const SimulateArguments& arguments, const CommandContext& co
   const std::string text = read_text_file(arguments.record);
   RunRecord record = parse_run_record(arguments.record, text);
   const bool apart = std::all_of(record.runs.begin(), record.runs.end(), only_timed);
-  if (apart) std::erase_if(record.runs, [](const RunEntry& run) { return !run.algorithm; });  // other libraries'
-  for (const RunEntry& run : record.runs) find_kernel(run.kernel);  // before any is replayed
+  if (apart)
+    std::erase_if(record.runs, [](const RunEntry& run) { return !run.algorithm; });  // other libraries'
+  for (const RunEntry& run : record.runs) find_kernel(run.kernel);                   // before any is replayed
+  const std::vector<RunEntry> measured = record.runs;
   {
     Progress progress(context, "replaying " + arguments.record,
                       static_cast<std::int64_t>(record.runs.size()));
@@ -239,20 +279,11 @@ int simulate_record(const SimulateArguments& arguments, const CommandContext& co
       run = (apart ? simulate_apart : simulate_again)(run, find_kernel(run.kernel), machine, how);
     });
   }
-  std::string warnings;
-  std::vector<Row> rows = {{"kernel", "pass", "DRAM reads of", "measured", "simulated", "off by"}};
-  for (const RunEntry& run : record.runs) {
-    for (const PassRecord& pass : run.passes) {
-      if (auto row = comparison_row(run, pass)) rows.push_back(std::move(*row));
-      if (const auto why = too_few_reads(run, pass)) warnings += wrapped("warning: " + *why);
-    }
+  if (apart) {
+    print_times(measured, record.runs, arguments.record, context);
+  } else {
+    print_bytes(record.runs, arguments.record, context);
   }
-  context.print(
-      rows.size() > 1
-          ? Output(Table{rows})
-          : wrapped(fmt::format("{}: no pass has DRAM reads both measured and simulated: nothing to compare",
-                                arguments.record)));
-  context.print(warnings);
   context.write_json(to_json_text(simulation_record(record, machine, text, arguments, context)));
   return kFine;
 }

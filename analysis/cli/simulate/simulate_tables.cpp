@@ -263,9 +263,10 @@ std::string predicted_line(const std::vector<RunEntry>& runs) {
     for (const PassRecord& pass : run.passes) {
       if (!pass.predicted) continue;
       const auto& [least, most] = pass.predicted->interval;
-      return wrapped(fmt::format("predicted: of a launch that finds the L2 cold; nine of ten measured times lie "
-                                 "within {:.2f} ... {:.2f} of it",
-                                 least / pass.predicted->seconds, most / pass.predicted->seconds));
+      return wrapped(
+          fmt::format("predicted: of a launch that finds the L2 cold; nine of ten measured times lie "
+                      "within {:.2f} ... {:.2f} of it",
+                      least / pass.predicted->seconds, most / pass.predicted->seconds));
     }
   }
   return "";

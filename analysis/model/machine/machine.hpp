@@ -84,8 +84,8 @@ struct Machine {
   Fact<double> sm_clock_hz;  // at which the peaks below hold
   /// The clock of SMs whose tensor cores rest, and of those whose tensor cores never do: power bounds it.
   std::optional<Fact<double>> boost_clock_hz, tensor_clock_hz;
-  /// FLOP of matrix products of 16-bit types that an SM's tensor cores make in a clock, dense; absent: the peak
-  /// at sm_clock_hz.
+  /// FLOP of matrix products of 16-bit types that an SM's tensor cores make in a clock, dense; absent: the
+  /// peak at sm_clock_hz.
   std::optional<Fact<double>> tensor_flops_per_clock_per_sm;
   /// What of the tensor cores' peak mma.sync reaches, where other instructions reach all; absent: all.
   std::optional<Fact<double>> mma_sync_peak_share;

@@ -150,9 +150,8 @@ RunEntry simulate_run(const Kernel& kernel, const AttentionProblem& problem,
     if (options.replay) pass.simulated = simulate(kernel, planned.program, machine, options);
     if (options.predict) {
       const bool follows = !run.passes.empty() && run.passes.back().direction == pass.direction;
-      pass.predicted =
-          predicted_time(kernel, planned.program, rated,
-                         ctas_at_once(kernel, planned.program, machine, options), pass, follows);
+      pass.predicted = predicted_time(kernel, planned.program, rated,
+                                      ctas_at_once(kernel, planned.program, machine, options), pass, follows);
     }
     run.passes.push_back(std::move(pass));
     const TileProgram& program = planned.program;

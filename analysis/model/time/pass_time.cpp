@@ -14,14 +14,16 @@ namespace tilescope {
 namespace {
 
 // A pass that is launched while the one before it runs begins so much earlier. Source: three passes of
-// flash2-mma's backward in a row take 2 to 7 us less than apart (bench and profile of the same problems, H200).
+// flash2-mma's backward in a row take 2 to 7 us less than apart (bench and profile of the same problems,
+// H200).
 constexpr double kLaunchedBeforeEnd = 2.5e-6;
-// Measured over predicted times, of which nine of ten lie between, on an H200, cold: 186 directions of the problems
-// that the model was made with, flash3 and flash2-mma (reports/data/bench-h200-*), from 0.87; 108 directions of
-// drawn ones (reports/drawn), up to 1.36.
+// Measured over predicted times, of which nine of ten lie between, on an H200, cold: 186 directions of the
+// problems that the model was made with, flash3 and flash2-mma (reports/data/bench-h200-*), from 0.87; 108
+// directions of drawn ones (reports/drawn), up to 1.36.
 constexpr double kLeastOfPredicted = 0.87, kMostOfPredicted = 1.36;
 
-/// Tiles that a block of a CTA computes, of which `skipping_rows` see some by themselves: on the mean of them.
+/// Tiles that a block of a CTA computes, of which `skipping_rows` see some by themselves: on the mean of
+/// them.
 double tiles_of(const TileProgram& program, const CtaWork& work, int block, int skipping_rows) {
   if (skipping_rows == 0) return program.inner_tiles(work, block).count();
   const Mask mask = program.problem.mask_of(work.batch);
@@ -29,7 +31,8 @@ double tiles_of(const TileProgram& program, const CtaWork& work, int block, int 
   const int parts = program.tile.block_m / skipping_rows;
   const int last = static_cast<int>(ceil_div(program.q_rows(), static_cast<std::int64_t>(skipping_rows)));
   int tiles = 0;
-  for (int i = parts * block; i < std::min(parts * (block + 1), last); ++i) tiles += mask.kv_tiles(part, i).count();
+  for (int i = parts * block; i < std::min(parts * (block + 1), last); ++i)
+    tiles += mask.kv_tiles(part, i).count();
   return static_cast<double>(tiles) / parts;
 }
 
@@ -84,7 +87,8 @@ std::optional<PredictedTime> predicted_time(const Kernel& kernel, const TileProg
   PredictedTime time;
   double seconds = 0;
   if (program.phases.empty()) {
-    seconds = std::max(dram_seconds, l2_seconds) + clocks_of_elementwise(kernel, program) / machine.boost_hz();
+    seconds =
+        std::max(dram_seconds, l2_seconds) + clocks_of_elementwise(kernel, program) / machine.boost_hz();
   } else {
     const std::int64_t sms = machine.sm_count.value;
     const std::int64_t running = std::min(launched_together, program.num_ctas());

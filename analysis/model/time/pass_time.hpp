@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predicted time of a pass: CTAs of known clocks on the SMs in the grid's order, beside what L2 and DRAM need.
+// Predicted time of a pass: CTAs of known clocks on the SMs in the grid's order, beside what L2 and DRAM
+// need.
 #pragma once
 
 #include <cstdint>

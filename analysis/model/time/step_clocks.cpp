@@ -18,15 +18,16 @@ constexpr double kSharedBytesPerClock = 128;
 // Source: counters of flash3's backward pass on an H200, whose way into L2 is busy for 0.92 of the time with
 // 64 KiB of sums in 4383 clocks (gpu/kernels/flash3/NOTES.md).
 constexpr double kOutBytesPerClock = 32, kReductionCost = 1.95;
-// Source: the same notes, by clock: a CTA asks for its first tile, and waits for it beyond the time that its bytes
-// take; from a CTA's end until the next one begins.
-constexpr double kClocksOfWait = 220;  // 130 of a barrier that is complete, 90 until the first and from the last WGMMA
+// Source: the same notes, by clock: a CTA asks for its first tile, and waits for it beyond the time that its
+// bytes take; from a CTA's end until the next one begins.
+constexpr double kClocksOfWait =
+    220;  // 130 of a barrier that is complete, 90 until the first and from the last WGMMA
 constexpr double kUntilAsked = 1100, kLatency = 600, kBetweenCtas = 540;
 
 double clocks_of_scores(const TileProgram& program, double scores, const Machine& machine) {
   const bool forward = program.name == PassName::forward;
-  // Forward: scaled and less the maximum; summed; compared; P converted. Backward: scaled and less LSE; dP less
-  // delta; times P; P and dS converted.
+  // Forward: scaled and less the maximum; summed; compared; P converted. Backward: scaled and less LSE; dP
+  // less delta; times P; P and dS converted.
   const double added = forward ? 2 : 3, compared = forward ? 1.5 : program.name == PassName::dq ? 0.5 : 1;
   const auto exponentials = static_cast<double>(machine.exponentials_per_clock_per_sm->value);
   return scores * (1 / exponentials + added / kFp32PerClock + compared / kComparedPerClock);
@@ -65,7 +66,8 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
     return std::nullopt;
   const WarpWork work = kernel.warp_work(program);
   const double flops_per_clock = machine.tensor_flops_per_clock();
-  if (work.warps == 0 || flops_per_clock == 0 || element_bytes(program.problem.dtype) != 2) return std::nullopt;
+  if (work.warps == 0 || flops_per_clock == 0 || element_bytes(program.problem.dtype) != 2)
+    return std::nullopt;
   const double unit_share = kernel.math_unit == MathUnit::mma_sync ? machine.mma_sync_share() : 1;
   const double scores = static_cast<double>(program.tile.block_m) * program.tile.block_n;
   const double volume = scores * compiled_head_dim(kernel, program.problem.head_dim);
@@ -80,17 +82,20 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
     operand_bytes += volume * static_cast<double>(element_bytes(program.problem.dtype)) *
                      (1.0 / part.rows + (part.cols > 0 ? 1.0 / part.cols : 0.0));
   }
-  const double in_rate = machine.l2_bytes_per_second->value / static_cast<double>(machine.sm_count.value) / machine.boost_hz();
+  const double in_rate =
+      machine.l2_bytes_per_second->value / static_cast<double>(machine.sm_count.value) / machine.boost_hz();
 
   CtaClocks clocks;
   const double multiplied = 2 * volume * static_cast<double>(work.products.size()) / flops_per_clock;
   clocks.step.tensor = multiplied / unit_share;
   clocks.step.arithmetic = clocks_of_scores(program, scores, machine);
-  // WGMMAs take their operands while they multiply; fragments of others are loaded before. What the copy engine
-  // sends is put into shared memory first.
+  // WGMMAs take their operands while they multiply; fragments of others are loaded before. What the copy
+  // engine sends is put into shared memory first.
   const bool by_wgmma = kernel.math_unit == MathUnit::wgmma;
   const double operands = operand_bytes / kSharedBytesPerClock;
-  clocks.step.shared = (loaded + static_cast<double>(work.exchanged_bytes) + (by_wgmma ? 2 * stored / kReductionCost : 0)) / kSharedBytesPerClock;
+  clocks.step.shared =
+      (loaded + static_cast<double>(work.exchanged_bytes) + (by_wgmma ? 2 * stored / kReductionCost : 0)) /
+      kSharedBytesPerClock;
   if (by_wgmma) {
     clocks.step.tensor = std::max(clocks.step.tensor, operands);
   } else {
@@ -103,14 +108,16 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   const double groups = std::max(1.0, static_cast<double>(work.warps) / kQuartersOfSm);
   const int workers = static_cast<int>(std::lround(groups * ctas_per_sm)) * work.in_flight;
   // A group's step is its share of the CTA's.
-  const double rate = steps_per_clock({clocks.step.tensor / groups, clocks.step.arithmetic / groups, clocks.step.shared / groups},
-                                      kClocksOfWait * work.waits, workers);
+  const double rate = steps_per_clock(
+      {clocks.step.tensor / groups, clocks.step.arithmetic / groups, clocks.step.shared / groups},
+      kClocksOfWait * work.waits, workers);
   const double all = groups * ctas_per_sm / rate;
   clocks.between = std::max({all, ctas_per_sm * clocks.step.in, ctas_per_sm * clocks.step.out});
   clocks.multiplied = multiplied;
   clocks.skipping_rows = work.skipping_rows;
 
-  const double first_bytes = bytes_of(program, program.init, true) + bytes_of(program, program.prologue, true);
+  const double first_bytes =
+      bytes_of(program, program.init, true) + bytes_of(program, program.prologue, true);
   const double last_bytes = bytes_of(program, program.epilogue, false);
   // A step that others follow before it is done ends so much behind its turn.
   clocks.begin = clocks.between * (work.in_flight - 1);
@@ -132,7 +139,8 @@ double clocks_of_elementwise(const Kernel& kernel, const TileProgram& program) {
   constexpr double kBytesOfThread = 16;
   double most = 0;
   for (const Operand& operand : program.prologue) {
-    if (operand.kind == AccessKind::load) most = std::max(most, static_cast<double>(program.tile_bytes(operand.tensor)));
+    if (operand.kind == AccessKind::load)
+      most = std::max(most, static_cast<double>(program.tile_bytes(operand.tensor)));
   }
   if (kernel.launch_shape == nullptr) return 0;
   return kLatency * std::ceil(most / (kBytesOfThread * kernel.launch_shape(program, kSm90).threads_per_cta));

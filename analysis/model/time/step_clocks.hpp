@@ -26,11 +26,11 @@ struct UnitClocks {
 
 /// How a CTA of a pass over scores goes through its tiles. [clocks]
 struct CtaClocks {
-  UnitClocks step;      // alone
-  double between = 0;   // from a step to the next while the SM is full
-  double begin = 0;  // of a block, before its first step: what it waits for until its first tiles are there
-  double end = 0;    // behind its last: until what it has computed is stored
-  double once = 0;   // before the first block of a CTA that stays, and behind its last
+  UnitClocks step;     // alone
+  double between = 0;  // from a step to the next while the SM is full
+  double begin = 0;    // of a block, before its first step: what it waits for until its first tiles are there
+  double end = 0;      // behind its last: until what it has computed is stored
+  double once = 0;     // before the first block of a CTA that stays, and behind its last
   int skipping_rows = 0;  // see WarpWork
   double multiplied = 0;  // of a step, at the full rate of the tensor cores
 };
@@ -40,8 +40,8 @@ struct CtaClocks {
 std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& program, const Machine& machine,
                                     int ctas_per_sm);
 
-/// Of a CTA of a pass without products: as often as its threads ask for 16 bytes each until they have its rows,
-/// they wait for them.
+/// Of a CTA of a pass without products: as often as its threads ask for 16 bytes each until they have its
+/// rows, they wait for them.
 double clocks_of_elementwise(const Kernel& kernel, const TileProgram& program);
 
 }  // namespace tilescope

@@ -140,7 +140,8 @@ WarpWork Flash2Mma::warp_work(const TileProgram& program) {
     return work;
   };
   if (program.name == PassName::forward) {
-    return of_rows(narrows_tiles(program.problem) ? mma_forward_shape(dim, true) : chosen(mma_forward_choices(dim)), 1);
+    return of_rows(
+        narrows_tiles(program.problem) ? mma_forward_shape(dim, true) : chosen(mma_forward_choices(dim)), 1);
   }
   if (program.name == PassName::dq) {
     return of_rows(program.single_launch ? mma_single_launch_dq_shape(dim) : chosen(mma_dq_choices(dim)), 2);

@@ -42,7 +42,8 @@ LaunchShape Flash3Basic::launch_shape(const TileProgram& program) {
 WarpWork Flash3Basic::warp_work(const TileProgram& program) {
   constexpr int kWarps = 4 * kConsumers, kRows = 64, kScoreBytes = 2;  // a warpgroup waits for its WGMMAs
   const TileShape tile = program.tile;
-  if (program.name == PassName::forward) return {.warps = kWarps, .products = {{kRows, tile.block_n}, {kRows}}};
+  if (program.name == PassName::forward)
+    return {.warps = kWarps, .products = {{kRows, tile.block_n}, {kRows}}};
   const ProductPart scores{kRows, tile.block_m};
   return {.warps = kWarps,
           .waits = 3,  // for Q and dO, for dS, for a place to put dQ

@@ -19,8 +19,13 @@ namespace tilescope {
 namespace {
 
 double seconds_of(const char* name, std::int64_t seqlen, Direction direction, const Machine& machine) {
-  const AttentionProblem problem{.batch = 1, .heads = 16, .heads_kv = 16, .seqlen_q = seqlen,
-                                 .seqlen_k = seqlen, .head_dim = 128, .dtype = ElementType::fp16};
+  const AttentionProblem problem{.batch = 1,
+                                 .heads = 16,
+                                 .heads_kv = 16,
+                                 .seqlen_q = seqlen,
+                                 .seqlen_k = seqlen,
+                                 .head_dim = 128,
+                                 .dtype = ElementType::fp16};
   const Kernel& kernel = find_kernel(name);
   const auto passes =
       plan_passes(kernel, problem, std::span(&direction, 1), kernel.default_options(problem), machine);
@@ -53,7 +58,7 @@ TEST_CASE("a CTA begins where one has ended, by hand") {
   clocks.begin = 10;
   clocks.between = 2;
   clocks.end = 5;
-  CHECK(end_of_ctas({10, 1, 1}, 2, clocks) == 35);      // beside the long one two short ones: 17 + 17
+  CHECK(end_of_ctas({10, 1, 1}, 2, clocks) == 35);       // beside the long one two short ones: 17 + 17
   CHECK(end_of_ctas({1, 1, 10}, 2, clocks) == 17 + 35);  // the long one last
   CHECK(end_of_ctas({0, 0}, 1, clocks) == 10);           // who sees nothing stores
   CHECK(end_of_ctas({10, 1, 1}, 3, clocks) == 35);
@@ -76,7 +81,8 @@ TEST_CASE("more keys, slower memory and fewer SMs take longer") {
       Machine smaller = machine;
       smaller.sm_count.value /= 2;
       smaller.l2_bytes_per_second->value /= 2;  // an SM's share stays
-      const double twice = seconds_of(kernel, 4096, direction, smaller) / seconds_of(kernel, 4096, direction, machine);
+      const double twice =
+          seconds_of(kernel, 4096, direction, smaller) / seconds_of(kernel, 4096, direction, machine);
       CHECK(twice > 1.7);
       CHECK(twice < 2.1);
     }
@@ -85,8 +91,13 @@ TEST_CASE("more keys, slower memory and fewer SMs take longer") {
 
 TEST_CASE("a machine without an L2 rate has a bound and no prediction") {
   Machine machine = load_machine("rtx-5070-ti");
-  const AttentionProblem problem{.batch = 1, .heads = 16, .heads_kv = 16, .seqlen_q = 1024, .seqlen_k = 1024,
-                                 .head_dim = 128, .dtype = ElementType::fp16};
+  const AttentionProblem problem{.batch = 1,
+                                 .heads = 16,
+                                 .heads_kv = 16,
+                                 .seqlen_q = 1024,
+                                 .seqlen_k = 1024,
+                                 .head_dim = 128,
+                                 .dtype = ElementType::fp16};
   const Kernel& kernel = find_kernel("gpu:flash2-mma");
   const Direction direction = Direction::forward;
   const auto passes =

@@ -13,7 +13,12 @@ namespace tilescope {
 namespace {
 
 AttentionProblem long_problem(std::int64_t head_dim) {
-  return {.batch = 1, .heads = 16, .heads_kv = 16, .seqlen_q = 4096, .seqlen_k = 4096, .head_dim = head_dim,
+  return {.batch = 1,
+          .heads = 16,
+          .heads_kv = 16,
+          .seqlen_q = 4096,
+          .seqlen_k = 4096,
+          .head_dim = head_dim,
           .dtype = ElementType::fp16};
 }
 
@@ -35,7 +40,7 @@ std::optional<CtaClocks> clocks_of(const char* name, const AttentionProblem& pro
 
 TEST_CASE("workers of a closed network wait for each other by hand") {
   CHECK(steps_per_clock({3, 5}, 2, 1) == doctest::Approx(1.0 / 10));
-  CHECK(steps_per_clock({1, 1}, 0, 2) == doctest::Approx(2.0 / 3));   // each finds the other half of the time
+  CHECK(steps_per_clock({1, 1}, 0, 2) == doctest::Approx(2.0 / 3));  // each finds the other half of the time
   CHECK(steps_per_clock({4, 1}, 0, 200) == doctest::Approx(1.0 / 4).epsilon(1e-3));
   double before = 0;
   for (int workers = 1; workers <= 8; ++workers) {
@@ -62,7 +67,8 @@ TEST_CASE("a step's clocks are those of its products, scores and bytes by hand")
   CHECK(backward->step.tensor == 5.0 * 2 * 64 * 128 * 128 / 4096);
   CHECK(backward->step.out == doctest::Approx(1.95 * 64 * 128 * 4 / 32));
 
-  // mma.sync multiplies at its own rate, and fragments are loaded before: K for each 32 rows, V likewise, Q again.
+  // mma.sync multiplies at its own rate, and fragments are loaded before: K for each 32 rows, V likewise, Q
+  // again.
   const auto mma = clocks_of("gpu:flash2-mma", long_problem(128), PassName::forward, machine);
   REQUIRE(mma);
   CHECK(mma->step.tensor == doctest::Approx(2.0 * 2 * 128 * 64 * 128 / 4096 / 0.63));
@@ -88,10 +94,12 @@ TEST_CASE("what is not known has no clocks") {
   const Kernel& flash3 = find_kernel("gpu:flash3");
   ProgramOptions ordered = flash3.default_options(long_problem(128));
   ordered.backward = BackwardOrder::ordered;
-  CHECK_FALSE(cta_clocks(flash3, program_of(flash3, long_problem(128), PassName::dkdvdq, ordered), machine, 1));
+  CHECK_FALSE(
+      cta_clocks(flash3, program_of(flash3, long_problem(128), PassName::dkdvdq, ordered), machine, 1));
   ProgramOptions strange = flash3.default_options(long_problem(128));
   strange.set_tile({192, 64});
-  CHECK_FALSE(cta_clocks(flash3, program_of(flash3, long_problem(128), PassName::forward, strange), machine, 1));
+  CHECK_FALSE(
+      cta_clocks(flash3, program_of(flash3, long_problem(128), PassName::forward, strange), machine, 1));
   machine.l2_bytes_per_second.reset();
   CHECK_FALSE(clocks_of("gpu:flash3", long_problem(128), PassName::forward, machine));
 }

@@ -13,8 +13,9 @@
 
 namespace tilescope {
 
-/// The choices of a direction that the kernel does not refuse, its own first: tiles that it is compiled for (a
-/// CPU kernel: powers of two, 32 ... 256) in every order of CTAs and of tiles, and CTAs that share a kv tile.
+/// The choices of a direction that the kernel does not refuse, its own first: tiles that it is compiled for
+/// (a CPU kernel: powers of two, 32 ... 256) in every order of CTAs and of tiles, and CTAs that share a kv
+/// tile.
 std::vector<ProgramOptions> choices_of(const Kernel& kernel, const AttentionProblem& problem,
                                        Direction direction, const ProgramOptions& own);
 

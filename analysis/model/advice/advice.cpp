@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/model/time/advice.hpp"
+#include "analysis/model/advice/advice.hpp"
 
 #include <algorithm>
 
@@ -91,7 +91,8 @@ Advice advise(const Kernel& kernel, const AttentionProblem& problem, Direction d
   };
   std::vector<Tried> all;
   for (const ProgramOptions& options : choices_of(kernel, problem, direction, own)) {
-    std::vector<PlannedPass> passes = plan_passes(kernel, problem, std::span(&direction, 1), options, machine);
+    std::vector<PlannedPass> passes =
+        plan_passes(kernel, problem, std::span(&direction, 1), options, machine);
     if (all.empty() || fits(kernel, passes, machine)) all.push_back({std::move(passes), {}, 0});
   }
   const auto simulate = [&](Tried& tried, bool replay) {
