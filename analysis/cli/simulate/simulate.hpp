@@ -131,9 +131,6 @@ int simulate_record(const SimulateArguments& arguments, const CommandContext& co
 /// @param jobs  of the runs
 Output comparison_table(const std::vector<RunEntry>& runs, const std::vector<SimulateJob>& jobs);
 
-/// What a predicted time of the runs is of, and how far to trust it; empty without one.
-std::string predicted_line(const std::vector<RunEntry>& runs);
-
 /// What decides the runs' DRAM bytes beside their tiles, and how far to trust them: the orders of CTAs and
 /// tiles, the model of the L2; once for kernels of which it is the same. @param machines  of each run @param
 /// lru_bytes  of an L2 that was asked for

@@ -11,16 +11,24 @@
 namespace tilescope::cli {
 namespace {
 
-/// The options that choose a run, to be typed again.
-std::string options_text(const RunEntry& run, Direction direction) {
+const PassRecord& main_pass(const RunEntry& run, Direction direction) {
   const PassRecord* main = nullptr;
   for (const PassRecord& pass : run.passes) {
     if (pass.direction == direction && (main == nullptr || pass.flops > main->flops)) main = &pass;
   }
-  std::string text = fmt::format("--tile {}x{} --order {} --scan {}", main->tile.block_m, main->tile.block_n,
-                                 to_string(run.order.value_or(TileOrder::row_major)),
-                                 to_string(run.scan.value_or(Scan::ascending)));
-  if (main->choices.query_splits) text += fmt::format(" --query-splits {}", *main->choices.query_splits);
+  return *main;
+}
+
+/// The choices of a run, each behind its word: "--tile ", " --order "; or behind a blank.
+std::string choice_text(const RunEntry& run, Direction direction, bool typed) {
+  const PassRecord& main = main_pass(run, direction);
+  const auto word = [typed](const char* option) { return typed ? option : " "; };
+  std::string text =
+      fmt::format("{}{}x{}{}{}{}{}", typed ? "--tile " : "", main.tile.block_m, main.tile.block_n,
+                  word(" --order "), to_string(run.order.value_or(TileOrder::row_major)), word(" --scan "),
+                  to_string(run.scan.value_or(Scan::ascending)));
+  if (main.choices.query_splits)
+    text += fmt::format("{}{}", typed ? " --query-splits " : " query splits ", *main.choices.query_splits);
   return text;
 }
 
@@ -32,7 +40,7 @@ Row advice_row(const std::string& rank, const RunEntry& run, Direction direction
                         ? std::optional(total.simulated->dram_read_bytes + total.simulated->dram_write_bytes)
                         : std::nullopt;
   return {rank,
-          options_text(run, direction),
+          choice_text(run, direction, false),
           in_bytes(total.closed_form->sm_l2_read_bytes + total.closed_form->sm_l2_write_bytes),
           dram ? in_bytes(*dram) : Cell("-"),
           as_number(format_seconds(bound), bound, "s"),
@@ -62,10 +70,15 @@ Output advice_table(const std::string& kernel, const Advice& advice, Direction d
     table.rows.push_back(advice_row(kRanks[i], advice.best[i], direction, machine));
   }
   table.rows.push_back(advice_row("its own", advice.own, direction, machine));
+  std::string ranked = "time bound: how this kernel's warps work is not known";
+  if (advice.predicted) {
+    const PredictedTime time = direction_total(advice.own, direction).value().predicted.value();
+    ranked = fmt::format("predicted time, nine of ten within {:.2f} ... {:.2f} of it",
+                         time.interval[0] / time.seconds, time.interval[1] / time.seconds);
+  }
   return Output(table) +
-         Output(fmt::format(
-             "  {} of {} choices replayed, ranked by {}\n", advice.replayed, advice.tried,
-             advice.predicted ? "predicted time" : "time bound: how this kernel's warps work is not known"));
+         Output(fmt::format("  {} of {} choices replayed, ranked by {}\n  best: {}\n", advice.replayed,
+                            advice.tried, ranked, choice_text(advice.best.front(), direction, true)));
 }
 
 }  // namespace
@@ -76,7 +89,6 @@ int advise_choices(const SimulateArguments& arguments, const Machine& machine,
     throw BadInput("--advise", "given", "must stand without --sweep, --tile and --sram-bytes");
   const SimulationOptions how = arguments.simulation_options({machine});
   RunRecord record = start_record(context.argv);
-  std::string trust;  // said once
   const auto [kernels, line] = chosen_kernels(arguments, arguments.simulated_problem(), {machine});
   context.print(line);
   for (const Kernel* kernel : kernels) {
@@ -90,10 +102,8 @@ int advise_choices(const SimulateArguments& arguments, const Machine& machine,
       context.print(advice_table(std::string(kernel->name), advice, direction, machine));
       record.runs.insert(record.runs.end(), advice.best.begin(), advice.best.end());
       record.runs.push_back(advice.own);
-      if (trust.empty()) trust = predicted_line({advice.own});
     }
   }
-  context.print(trust);
   context.write_json(to_json_text(record));
   return kFine;
 }

@@ -247,7 +247,6 @@ void print_results(const SimulateArguments& arguments, const std::vector<Simulat
     print_details(jobs, runs, arguments, how, context);
   } else {
     context.print(comparison_table(runs, jobs));
-    context.print(predicted_line(runs));
     if (arguments.curve && how.replay) print_curves(jobs, runs, arguments.problem.directions(), context);
   }
   if (arguments.explain_model) context.print(model_lines(jobs, runs, machines, how));

@@ -245,7 +245,6 @@ Row comparison_row(const RunEntry& run, Direction direction, const PassRecord& t
           replayed ? in_bytes(dram) : Cell("-"),
           replayed ? as_ratio(dram, must_move(total)) : Cell("-"),
           reach.bound(),
-          predicted(total),
           reach.limit + idle_sms(job, direction)};
 }
 
@@ -256,28 +255,35 @@ bool on_several_machines(const std::vector<SimulateJob>& jobs) {
   });
 }
 
-}  // namespace
-
-std::string predicted_line(const std::vector<RunEntry>& runs) {
-  for (const RunEntry& run : runs) {
-    for (const PassRecord& pass : run.passes) {
-      if (!pass.predicted) continue;
-      const auto& [least, most] = pass.predicted->interval;
-      return wrapped(
-          fmt::format("predicted: of a launch that finds the L2 cold; nine of ten measured times lie "
-                      "within {:.2f} ... {:.2f} of it",
-                      least / pass.predicted->seconds, most / pass.predicted->seconds));
+/// Predicted times, and how far to trust them; empty where no run has one.
+std::string predicted_line(const std::vector<RunEntry>& runs, Direction direction,
+                           const std::vector<SimulateJob>& jobs) {
+  std::string known, unknown, within;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const std::optional<PassRecord> total = direction_total(runs[i], direction);
+    if (!total) continue;
+    const std::string label = on_several_machines(jobs) ? jobs[i].machine->name : runs[i].kernel;
+    if (!total->predicted) {
+      unknown += (unknown.empty() ? "; bound only: " : ", ") + label;
+      continue;
     }
+    const auto& [seconds, interval, clock] = *total->predicted;
+    known += fmt::format("{}{} {}", known.empty() ? "" : ", ", label, format_seconds(seconds));
+    within = fmt::format("{:.2f} ... {:.2f}", interval[0] / seconds, interval[1] / seconds);
   }
-  return "";
+  if (known.empty()) return "";
+  return "  " +
+         wrapped(fmt::format("predicted, nine of ten within {} of it: {}{}", within, known, unknown), "    ");
 }
+
+}  // namespace
 
 Output comparison_table(const std::vector<RunEntry>& runs, const std::vector<SimulateJob>& jobs) {
   Output output;
   const bool several_machines = on_several_machines(jobs);
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     Table table{.rows = {{"kernel", several_machines ? "machine" : "tile", "SM<->L2", "x must", "DRAM",
-                          "x must", "time bound", "predicted", "limited by"}},
+                          "x must", "time bound", "limited by"}},
                 .indent = "  "};
     for (std::size_t i = 0; i < runs.size(); ++i) {
       const std::optional<PassRecord> total = direction_total(runs[i], direction);
@@ -288,6 +294,7 @@ Output comparison_table(const std::vector<RunEntry>& runs, const std::vector<Sim
       table.rows.push_back(comparison_row(runs[i], direction, *total, jobs[i], several_machines));
     }
     if (table.rows.size() > 1) output += table;
+    output += Output(predicted_line(runs, direction, jobs));
   }
   return output;
 }
