@@ -5,6 +5,7 @@
 #include <functional>
 #include <numeric>
 #include <queue>
+#include <tuple>
 #include <vector>
 
 #include "analysis/model/time/closed_network.hpp"
@@ -60,18 +61,39 @@ double dram_bytes(const PassRecord& pass) {
 
 }  // namespace
 
-double end_of_ctas(const std::vector<double>& steps, std::int64_t slots, const CtaClocks& clocks) {
-  std::priority_queue<double, std::vector<double>, std::greater<>> free;
-  double last = 0;
-  for (const double made : steps) {
-    double start = 0;
-    if (static_cast<std::int64_t>(free.size()) >= slots) {
-      start = free.top();
-      free.pop();
+double end_of_ctas(const std::vector<double>& steps, std::int64_t slots, const CtaClocks& clocks,
+                   HandOut hand_out) {
+  const auto count = static_cast<std::int64_t>(steps.size());
+  std::int64_t next = 0;
+  const auto take = [&] { return next < count ? next++ : -1; };
+  struct Slot {
+    double free;
+    std::int64_t number, claimed, round;
+    bool operator>(const Slot& other) const {
+      return std::tie(free, number) > std::tie(other.free, other.number);
     }
-    const double done = start + clocks.end + (made > 0 ? clocks.begin + clocks.between * made : 0);
-    free.push(done);
-    last = std::max(last, done);
+  };
+  std::priority_queue<Slot, std::vector<Slot>, std::greater<>> waiting;
+  const bool ahead = hand_out == HandOut::a_block_ahead;
+  for (std::int64_t slot = 0; slot < slots; ++slot) waiting.push({0, slot, ahead ? take() : -1, 0});
+  double last = 0;
+  while (!waiting.empty()) {
+    Slot slot = waiting.top();
+    waiting.pop();
+    std::int64_t block = slot.claimed;
+    if (ahead) slot.claimed = take();
+    if (hand_out == HandOut::to_who_retires) block = take();
+    if (hand_out == HandOut::there_and_back) {  // in each second round from the other end
+      const std::int64_t begins = slot.round * slots;
+      block = slot.round % 2 == 0 ? begins + slot.number : begins + slots - 1 - slot.number;
+      if (block >= count) block = -1;
+    }
+    if (block < 0) continue;
+    const double made = steps[static_cast<std::size_t>(block)];
+    slot.free += clocks.end + (made > 0 ? clocks.begin + clocks.between * made : 0);
+    ++slot.round;
+    last = std::max(last, slot.free);
+    waiting.push(slot);
   }
   return last;
 }
@@ -95,7 +117,7 @@ std::optional<PredictedTime> predicted_time(const Kernel& kernel, const TileProg
     const auto clocks = cta_clocks(kernel, program, machine, static_cast<int>(ceil_div(running, sms)));
     if (!clocks) return std::nullopt;
     const std::vector<double> steps = steps_of_ctas(program, clocks->skipping_rows);
-    const double all = clocks->once + end_of_ctas(steps, running, *clocks);
+    const double all = clocks->once + end_of_ctas(steps, running, *clocks, program.hand_out());
     const double multiplied = clocks->multiplied * std::accumulate(steps.begin(), steps.end(), 0.0);
     // Before each launch that is timed cold, a sweep reads several times the L2, while tensor cores rest.
     const double swept = EvictionSweep::kL2Multiples * static_cast<double>(machine.l2_bytes.value) /

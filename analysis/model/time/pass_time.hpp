@@ -14,10 +14,11 @@
 
 namespace tilescope {
 
-/// Until the last of the pass's CTAs ends, where each begins when a slot is free. [clocks]
+/// Until the last of the pass's blocks ends, handed out as the program says. [clocks]
 /// @param steps  of each, in the order in which they begin
 /// @param slots  CTAs that run at once
-double end_of_ctas(const std::vector<double>& steps, std::int64_t slots, const CtaClocks& clocks);
+double end_of_ctas(const std::vector<double>& steps, std::int64_t slots, const CtaClocks& clocks,
+                   HandOut hand_out);
 
 /// Of a launch that finds the L2 cold.
 /// @param launched_together  CTAs that run at once, see launched_together()
