@@ -19,8 +19,8 @@ namespace {
 // H200).
 constexpr double kLaunchedBeforeEnd = 2.5e-6;
 // Measured over predicted times, of which nine of ten lie between, on an H200, cold: of the problems that the
-// model was made with, flash3 and flash2-mma (reports/data/bench-h200-*), from 0.87; of 120 directions of drawn
-// ones that it was judged by once (reports/prediction/times.md), up to 1.40.
+// model was made with, flash3 and flash2-mma (reports/data/bench-h200-*), from 0.87; of 120 directions of
+// drawn ones that it was judged by once (reports/prediction/times.md), up to 1.40.
 constexpr double kLeastOfPredicted = 0.87, kMostOfPredicted = 1.40;
 
 /// Tiles that a block of a CTA computes, of which `skipping_rows` see some by themselves: on the mean of
@@ -101,7 +101,8 @@ double end_of_ctas(const std::vector<double>& steps, std::int64_t slots, const C
 std::optional<PredictedTime> predicted_time(const Kernel& kernel, const TileProgram& program,
                                             const Machine& machine, std::int64_t launched_together,
                                             const PassRecord& pass, bool follows) {
-  if (!machine.launch_seconds || !machine.l2_bytes_per_second) return std::nullopt;
+  if (kernel.warp_work == nullptr || !machine.launch_seconds || !machine.l2_bytes_per_second)
+    return std::nullopt;
   const auto crossing =
       static_cast<double>(pass.closed_form->sm_l2_read_bytes + pass.closed_form->sm_l2_write_bytes);
   const double dram_seconds = dram_bytes(pass) / machine.dram_bytes_per_second.value;

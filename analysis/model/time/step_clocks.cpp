@@ -142,7 +142,6 @@ double clocks_of_elementwise(const Kernel& kernel, const TileProgram& program) {
     if (operand.kind == AccessKind::load)
       most = std::max(most, static_cast<double>(program.tile_bytes(operand.tensor)));
   }
-  if (kernel.launch_shape == nullptr) return 0;
   return kLatency * std::ceil(most / (kBytesOfThread * kernel.launch_shape(program, kSm90).threads_per_cta));
 }
 
