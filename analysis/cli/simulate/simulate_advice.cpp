@@ -11,7 +11,7 @@
 namespace tilescope::cli {
 namespace {
 
-const PassRecord& main_pass(const RunEntry& run, Direction direction) {
+const PassRecord& advised_pass(const RunEntry& run, Direction direction) {
   const PassRecord* main = nullptr;
   for (const PassRecord& pass : run.passes) {
     if (pass.direction == direction && (main == nullptr || pass.flops > main->flops)) main = &pass;
@@ -20,8 +20,8 @@ const PassRecord& main_pass(const RunEntry& run, Direction direction) {
 }
 
 /// The choices of a run, each behind its word: "--tile ", " --order "; or behind a blank.
-std::string choice_text(const RunEntry& run, Direction direction, bool typed) {
-  const PassRecord& main = main_pass(run, direction);
+std::string advised_choice(const RunEntry& run, Direction direction, bool typed) {
+  const PassRecord& main = advised_pass(run, direction);
   const auto word = [typed](const char* option) { return typed ? option : " "; };
   std::string text =
       fmt::format("{}{}x{}{}{}{}{}", typed ? "--tile " : "", main.tile.block_m, main.tile.block_n,
@@ -40,7 +40,7 @@ Row advice_row(const std::string& rank, const RunEntry& run, Direction direction
                         ? std::optional(total.simulated->dram_read_bytes + total.simulated->dram_write_bytes)
                         : std::nullopt;
   return {rank,
-          choice_text(run, direction, false),
+          advised_choice(run, direction, false),
           in_bytes(total.closed_form->sm_l2_read_bytes + total.closed_form->sm_l2_write_bytes),
           dram ? in_bytes(*dram) : Cell("-"),
           as_number(format_seconds(bound), bound, "s"),
@@ -78,7 +78,7 @@ Output advice_table(const std::string& kernel, const Advice& advice, Direction d
   }
   return Output(table) +
          Output(fmt::format("  {} of {} choices replayed, ranked by {}\n  best: {}\n", advice.replayed,
-                            advice.tried, ranked, choice_text(advice.best.front(), direction, true)));
+                            advice.tried, ranked, advised_choice(advice.best.front(), direction, true)));
 }
 
 }  // namespace

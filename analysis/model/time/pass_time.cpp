@@ -25,7 +25,7 @@ constexpr double kLeastOfPredicted = 0.87, kMostOfPredicted = 1.40;
 
 /// Tiles that a block of a CTA computes, of which `skipping_rows` see some by themselves: on the mean of
 /// them.
-double tiles_of(const TileProgram& program, const CtaWork& work, int block, int skipping_rows) {
+double computed_tiles(const TileProgram& program, const CtaWork& work, int block, int skipping_rows) {
   if (skipping_rows == 0) return program.inner_tiles(work, block).count();
   const Mask mask = program.problem.mask_of(work.batch);
   const TileShape part{skipping_rows, program.tile.block_n};
@@ -44,7 +44,7 @@ std::vector<double> steps_of_ctas(const TileProgram& program, int skipping_rows)
     const CtaWork work = program.work(cta);
     double tiles = 0;
     for (int block = work.first_block; block < work.end_block; ++block) {
-      tiles += tiles_of(program, work, block, skipping_rows);
+      tiles += computed_tiles(program, work, block, skipping_rows);
     }
     steps.push_back(tiles * program.heads_per_cta());
   }
