@@ -18,11 +18,11 @@ constexpr double kSharedBytesPerClock = 128;
 // Source: counters of flash3's backward pass on an H200, whose way into L2 is busy for 0.92 of the time with
 // 64 KiB of sums in 4383 clocks (gpu/kernels/flash3/NOTES.md).
 constexpr double kOutBytesPerClock = 32, kReductionCost = 1.95;
-// Source: the same notes, by clock: a CTA asks for its first tile, and waits for it beyond the time that its
-// bytes take; from a CTA's end until the next one begins.
-constexpr double kClocksOfWait =
-    220;  // 130 of a barrier that is complete, 90 until the first and from the last WGMMA
-constexpr double kUntilAsked = 1100, kLatency = 600, kBetweenCtas = 540;
+// Source: the same notes, by clock: 130 of a barrier that is complete and 90 until the first WGMMA and from
+// the last; until a CTA asks for its first tile; from its end until the next one begins.
+constexpr double kClocksOfWait = 130 + 90, kUntilAsked = 1100, kBetweenCtas = 540;
+// Assumed: a wait for memory beyond the time that the bytes take, between an L2 hit and a miss.
+constexpr double kLatency = 600;
 
 double clocks_of_scores(const TileProgram& program, double scores, const Machine& machine) {
   const bool forward = program.name == PassName::forward;
@@ -56,8 +56,6 @@ double compiled_head_dim(const Kernel& kernel, std::int64_t head_dim) {
 }
 
 }  // namespace
-
-double UnitClocks::longest() const { return std::max({tensor, arithmetic, shared}); }
 
 std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& program, const Machine& machine,
                                     int ctas_per_sm) {

@@ -19,9 +19,6 @@ struct UnitClocks {
   double shared = 0;      // bytes of shared memory
   double in = 0;          // bytes from L2
   double out = 0;         // bytes to L2
-
-  double sum() const { return tensor + arithmetic + shared; }
-  double longest() const;
 };
 
 /// How a CTA of a pass over scores goes through its tiles. [clocks]
