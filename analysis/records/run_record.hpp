@@ -91,6 +91,14 @@ struct MeasuredBytes {
   bool operator==(const MeasuredBytes&) const = default;
 };
 
+/// What a model of the SMs says that a pass takes: no bound, which is the least that it can take.
+struct PredictedTime {
+  double seconds = 0;
+  std::array<double, 2> interval{};  // in which nine of ten measured times should lie
+  double sm_clock_hz = 0;            // that was reckoned with; 0: of a pass that waits for memory alone
+  bool operator==(const PredictedTime&) const = default;
+};
+
 struct TimeRecord {
   double median_s = 0;
   double min_s = 0;
@@ -143,6 +151,7 @@ struct PassRecord {
   std::optional<MeasuredBytes> measured;
   std::optional<MeasuredProgress> progress = std::nullopt;
   std::optional<TimeRecord> time;
+  std::optional<PredictedTime> predicted = std::nullopt;
   std::map<std::string, CounterValue> counters;
   std::optional<LaunchRecord> launch;
   bool operator==(const PassRecord&) const = default;

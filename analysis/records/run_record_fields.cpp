@@ -38,6 +38,21 @@ struct Range {
   }
 };
 
+/// [least, largest]
+struct SecondsRange {
+  static Json schema() { return array_schema(schema_of(Positive{}), 2); }
+  Json write(const std::array<double, 2>& range) const {
+    return {json_number(range[0]), json_number(range[1])};
+  }
+  std::array<double, 2> read(const JsonField& field) const {
+    const std::vector<JsonField> ends = field.items();
+    if (ends.size() != 2) field.refuse("must be [least, largest]");
+    const std::array<double, 2> range{Positive{}.read(ends[0]), Positive{}.read(ends[1])};
+    if (range[0] > range[1]) field.refuse("must be [least, largest]");
+    return range;
+  }
+};
+
 /// [x, y, z]
 struct Extent {
   static Json schema() { return array_schema(schema_of(Integer{1}), 3); }
@@ -179,6 +194,13 @@ static void list(Fields& fields, Of<Fields, TimeRecord>& time) {
 }
 
 template <typename Fields>
+static void list(Fields& fields, Of<Fields, PredictedTime>& time) {
+  fields.required("time_s", Positive{}, time.seconds);
+  fields.required("time_interval_s", SecondsRange{}, time.interval);
+  fields.unless(0.0, "sm_clock_hz", Positive{}, time.sm_clock_hz);
+}
+
+template <typename Fields>
 static void list(Fields& fields, Of<Fields, MeasuredProgress>& measured) {
   constexpr std::int64_t kMostCtas = 1024;
   fields.required("ctas_per_sm", Integer{1, kMostCtas}, measured.ctas_per_sm);
@@ -226,6 +248,7 @@ static void list(Fields& fields, Of<Fields, PassRecord>& pass) {
   fields.optional("simulated", Part<SimulatedBytes>{}, pass.simulated);
   fields.optional("measured", Part<MeasuredBytes>{}, pass.measured);
   fields.optional("time", Part<TimeRecord>{}, pass.time);
+  fields.optional("predicted", Part<PredictedTime>{}, pass.predicted);
   fields.entries("counters", Counter{}, pass.counters);
   fields.optional("cta_progress", Part<MeasuredProgress>{}, pass.progress);
   fields.optional("launch", Part<LaunchRecord>{}, pass.launch);

@@ -13,6 +13,7 @@
 #include "cpu_ref/kernels/chip.hpp"
 #include "cpu_ref/kernels/features.hpp"
 #include "cpu_ref/kernels/math_unit.hpp"
+#include "cpu_ref/kernels/warp_work.hpp"
 #include "cpu_ref/launch/tile_observer.hpp"
 #include "cpu_ref/numeric/tensor.hpp"
 #include "cpu_ref/schedule/problem.hpp"
@@ -78,6 +79,8 @@ struct Kernel {
   std::vector<PassChoice> (*pass_choices)(const AttentionProblem&, PassName) = nullptr;
   /// Threads and shared memory of a pass's CTAs.
   LaunchShape (*launch_shape)(const TileProgram&, const Chip&) = nullptr;
+  /// How the warps of a pass over scores share its tiles; null: not known, so that no time is predicted.
+  WarpWork (*warp_work)(const TileProgram&) = nullptr;
   /// Which operands of a pass the copy engine loads, and how; null: none.
   std::vector<Boxes> (*boxes)(const TileProgram&) = nullptr;
   /// TileProgram::bit_reads of a pass over scores; null: 0.

@@ -110,6 +110,9 @@ GpuKernel make_gpu_kernel() {
   if constexpr (requires(TileProgram program) { Rung::bit_reads(program); }) {
     kernel.row.bit_reads = Rung::bit_reads;
   }
+  if constexpr (requires(TileProgram program) { Rung::warp_work(program); }) {
+    kernel.row.warp_work = Rung::warp_work;
+  }
   if constexpr (requires { Rung::on_ranks; }) kernel.row.on_ranks = Rung::on_ranks;
   if constexpr (requires(AttentionProblem problem) { Rung::first_choice(problem); })
     kernel.row.first_choice = Rung::first_choice;

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "analysis/explain/explain_record.hpp"
+#include "analysis/model/advice/advice.hpp"
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/ranks/rank_account.hpp"
 #include "analysis/model/replay/simulate_record.hpp"
@@ -61,8 +62,10 @@ std::vector<Direction> parse_passes(const std::string& text) {
 std::string simulate(const ModelRequest& request, const nanobind::object& progress) {
   const std::vector<Direction> directions = parse_passes(request.passes);
   const Machine machine = load_machine(request.machine);
-  SimulationOptions options{
-      .pages = parse_page_placement(request.pages), .replay = request.replay, .l2_curve = request.l2_curve};
+  SimulationOptions options{.pages = parse_page_placement(request.pages),
+                            .replay = request.replay,
+                            .predict = request.predict,
+                            .l2_curve = request.l2_curve};
   std::vector<Job> jobs;
   for (const AttentionProblem& problem : request.problems) {
     for (const KernelUse& use : request.kernels) jobs.push_back(plan(problem, use, directions, machine));
@@ -78,6 +81,20 @@ std::string simulate(const ModelRequest& request, const nanobind::object& progre
     }
   });
   if (request.replay) record.cost = cost_since(start);
+  return to_json_text(record);
+}
+
+std::string advise(const std::vector<std::string>& argv, const AttentionProblem& problem,
+                   const KernelUse& use, const std::string& machine_name, const std::string& passes) {
+  const Kernel& kernel = find_kernel(use.kernel);
+  const Machine machine = load_machine(machine_name);
+  RunRecord record = start_record(argv);
+  for (const Direction direction : parse_passes(passes)) {
+    const Advice advice =
+        tilescope::advise(kernel, problem, direction, options_of(kernel, problem, use), machine, {});
+    record.runs.insert(record.runs.end(), advice.best.begin(), advice.best.end());
+    record.runs.push_back(advice.own);
+  }
   return to_json_text(record);
 }
 

@@ -22,11 +22,17 @@ struct ModelRequest {
   std::string pages;   // "contiguous" or "random"
   bool replay = true;  // without: closed forms alone
   bool l2_curve = false;
+  bool predict = true;  // times too
 };
 
 /// A record of a run for each problem and kernel. All are refused or none.
 /// @throws BadInput, MachineLacks
 std::string simulate(const ModelRequest& request, const nanobind::object& progress);
+
+/// A record of the best choice, the runner-up and the kernel's own, of each direction.
+/// @throws BadInput, MachineLacks
+std::string advise(const std::vector<std::string>& argv, const AttentionProblem& problem,
+                   const KernelUse& use, const std::string& machine, const std::string& passes);
 
 /// One problem on several GPUs.
 struct RankRequest {

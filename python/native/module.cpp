@@ -238,13 +238,22 @@ void bind_model(nb::module_& module) {
       "simulate",
       [](std::vector<std::string> argv, const std::vector<AttentionProblem>& problems,
          const std::vector<KernelUse>& kernels, std::string machine, std::string passes, std::string pages,
-         bool replay, bool l2_curve, const nb::object& progress) {
+         bool replay, bool l2_curve, bool predict, const nb::object& progress) {
         return simulate({std::move(argv), problems, kernels, std::move(machine), std::move(passes),
-                         std::move(pages), replay, l2_curve},
+                         std::move(pages), replay, l2_curve, predict},
                         progress);
       },
       "argv"_a, "problems"_a, "kernels"_a, "machine"_a, "passes"_a, "pages"_a, "replay"_a, "l2_curve"_a,
-      "progress"_a.none());
+      "predict"_a, "progress"_a.none());
+  module.def(
+      "advise",
+      [](const std::vector<std::string>& argv, const AttentionProblem& problem, const KernelUse& use,
+         const std::string& machine, const std::string& passes) {
+        std::string record;
+        run_without_gil([&] { record = advise(argv, problem, use, machine, passes); });
+        return record;
+      },
+      "argv"_a, "problem"_a, "use"_a, "machine"_a, "passes"_a);
   module.def(
       "simulate_gpus",
       [](std::vector<std::string> argv, const AttentionProblem& problem, std::vector<int> gpus,

@@ -35,6 +35,7 @@ from .errors import (
     UnknownName,
 )
 from .model import (
+    advise,
     closed_form,
     counters,
     diff,
@@ -79,6 +80,7 @@ __all__ = [
     "Report",
     "Timeline",
     "UnknownName",
+    "advise",
     "attention",
     "attention_backward",
     "bench",

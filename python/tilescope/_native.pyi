@@ -102,8 +102,10 @@ def simulate(
     pages: str,
     replay: bool,
     l2_curve: bool,
+    predict: bool,
     progress: _Progress,
 ) -> str: ...
+def advise(argv: Sequence[str], problem: Problem, use: KernelUse, machine: str, passes: str) -> str: ...
 def simulate_gpus(
     argv: Sequence[str],
     problem: Problem,

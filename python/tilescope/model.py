@@ -74,6 +74,7 @@ def _simulate(
             pages,
             replay,
             l2_curve,
+            function == "simulate",
             progress,
         ),
         source=function,
@@ -137,12 +138,36 @@ def simulate(
     progress : called now and then with (CTAs replayed, CTAs in all)
 
     Columns of ``.frame()`` beside those of `closed_form`: simulated.sm_l2_read_bytes, ..._write_bytes,
-    simulated.dram_read_bytes, ..._write_bytes, simulated.hit_rate (1.0 = all). Ctrl-C ends it.
+    simulated.dram_read_bytes, ..._write_bytes, simulated.hit_rate (1.0 = all); predicted.time_s of a launch that
+    finds the L2 cold, which is no bound, and <NA> where the kernel's structure is not known. Ctrl-C ends it.
 
     Raises as `closed_form`, UnknownName too for a machine, and OutOfMemory where the replay does not fit.
     """
     choices = {"backward": backward, "order": order, "scan": scan, "diagonal_slices": diagonal_slices}
     return _simulate("simulate", problems, kernel, machine, passes, tile, choices, pages, replay, l2_curve, progress)
+
+
+def advise(
+    problem: Problem,
+    machine: str | os.PathLike[str] = "h200",
+    kernel: str | None = None,
+    *,
+    passes: str = "fwd",
+) -> Record:
+    """Which tile, order of CTAs, scan and splits of a kernel are predicted to be done first.
+
+    machine : as of `simulate`; kernel : default gpu:flash2-mma
+    passes : ``fwd``, ``bwd`` or ``fwd+bwd``
+
+    A record of three runs a direction: the best choice, the runner-up (left out where there is one choice), and the
+    kernel's own. Ranked by predicted.time_s, or by the time bound where the kernel's structure is not known.
+
+    Raises as `simulate`.
+    """
+    chosen = kernel or "gpu:flash2-mma"
+    argv = _argv("advise", problem, os.fspath(machine), chosen, passes=passes)
+    text = _native.advise(argv, problem._handle, kernel_use(chosen), os.fspath(machine), passes)
+    return Record(text, source="advise")
 
 
 def simulate_gpus(

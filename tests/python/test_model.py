@@ -416,3 +416,19 @@ def test_counters_of_a_chip_that_is_not_here():
     with pytest.raises(ts.UnknownName, match="chip") as error:
         ts.counters(chip="GH10")
     assert "GH100" in error.value.nearest
+
+
+def test_advice_is_the_best_choice_the_runner_up_and_the_kernels_own():
+    problem = ts.Problem(seqlen_q=1024, heads=4, head_dim=64, dtype="fp16", causal=True)
+    advice = ts.advise(problem, "h200")
+    forward = [row for row in advice.rows() if row["pass"] == "forward"]
+    times = [row["predicted.time_s"] for row in forward]
+    assert len(times) == 3 and times[0] <= times[1] and times[0] <= times[2]
+    with pytest.raises(ts.UnknownName):
+        ts.advise(problem, kernel="gpu:flash9")
+
+
+def test_a_formula_names_no_machine_and_predicts_no_time():
+    problem = ts.Problem(seqlen_q=1024, heads=4, head_dim=64, dtype="fp16")
+    assert "predicted.time_s" not in ts.closed_form(problem, "gpu:flash3").rows()[0]
+    assert ts.simulate(problem, "gpu:flash3", replay=False).rows()[0]["predicted.time_s"] > 0

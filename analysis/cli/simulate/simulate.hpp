@@ -42,6 +42,7 @@ struct SimulateArguments {
   bool detail = false;
   bool explain_model = false;
   bool tune_bytes = false;
+  bool advise = false;
   bool dry_run = false;
 
   /// @param json  the file of --json, of which every part of a --shard writes its own
@@ -115,6 +116,10 @@ std::string warning_lines(const std::vector<SimulateJob>& jobs, const Simulation
 
 /// --tune-bytes: which tiles, orders and scans move least, at either boundary. @return an ExitCode
 int tune_bytes(const SimulateArguments& arguments, const Machine& machine, const CommandContext& context);
+
+/// --advise: which tile, order and splits are predicted to be done first, and whether K and V fit the L2.
+/// @return an ExitCode
+int advise_choices(const SimulateArguments& arguments, const Machine& machine, const CommandContext& context);
 
 /// --record: replays the runs of a measured record in their own memory, prints measured beside simulated DRAM
 /// bytes, and writes the simulation's own record.

@@ -78,6 +78,12 @@ void add_replay_options(SimulateArguments& arguments, CLI::App& command) {
                 "which tiles, orders and scans move least: the Pareto front of SM<->L2 and DRAM bytes")
       ->group(kMachineGroup)
       ->excludes("--record");
+  command
+      .add_flag("--advise", arguments.advise,
+                "which tile, order and splits are predicted to be done first, and whether K and V fit the L2")
+      ->group(kMachineGroup)
+      ->excludes("--record")
+      ->excludes("--tune-bytes");
   command.add_flag("--dry-run", arguments.dry_run,
                    "what would be simulated and how long it takes, without doing it");
   command.add_flag("--detail", arguments.detail, "every number of every pass");
@@ -86,13 +92,14 @@ void add_replay_options(SimulateArguments& arguments, CLI::App& command) {
 }
 
 void add_gpu_options(SimulateArguments& arguments, CLI::App& command) {
-  arguments.gpus.add_to(command, {"--kernel",     "--tile",         "--backward",        "--order",
-                                  "--scan",       "--fp8-sums",     "--diagonal-slices", "--splits",
-                                  "--pack-gqa",   "--query-splits", "--sweep",           "--record",
-                                  "--compare",    "--l2-bytes",     "--pages",           "--ctas-per-sm",
-                                  "--sram-bytes", "--closed-form",  "--curve",           "--tune-bytes",
-                                  "--dry-run",    "--detail",       "--shard",           "--explain-model"},
-                        false);
+  arguments.gpus.add_to(
+      command,
+      {"--kernel",          "--tile",       "--backward", "--order",        "--scan",       "--fp8-sums",
+       "--diagonal-slices", "--splits",     "--pack-gqa", "--query-splits", "--sweep",      "--record",
+       "--compare",         "--l2-bytes",   "--pages",    "--ctas-per-sm",  "--sram-bytes", "--closed-form",
+       "--curve",           "--tune-bytes", "--advise",   "--dry-run",      "--detail",     "--shard",
+       "--explain-model"},
+      false);
   add_value(command, "--flop-rate", arguments.flop_rate, "TFLOPS",
             "TFLOP/s of a GPU's launches, in place of the machine's peak", kSeveralGpusGroup);
   add_value(command, "--link-rate", arguments.link_rate, "BYTES",
@@ -105,7 +112,7 @@ void SimulateArguments::add_to(CLI::App& command, std::string& json) {
   add_subject_options(*this, command);
   add_machine_options(*this, command);
   add_replay_options(*this, command);
-  shard.add_to(command, {"--record", "--tune-bytes"}, json);
+  shard.add_to(command, {"--record", "--tune-bytes", "--advise"}, json);
   add_gpu_options(*this, command);
 }
 
@@ -285,8 +292,9 @@ int simulate(const SimulateArguments& arguments, const CommandContext& context) 
   if (arguments.flop_rate) throw BadInput("--flop-rate", *arguments.flop_rate, "must stand with --gpus N");
   if (arguments.link_rate) throw BadInput("--link-rate", *arguments.link_rate, "must stand with --gpus N");
   const std::vector<Machine> machines = arguments.machines();
-  if (!arguments.tune_bytes) return simulate_runs(arguments, machines, context);
-  if (machines.size() > 1) arguments.one_machine("--tune-bytes");
+  if (!arguments.tune_bytes && !arguments.advise) return simulate_runs(arguments, machines, context);
+  if (machines.size() > 1) arguments.one_machine(arguments.advise ? "--advise" : "--tune-bytes");
+  if (arguments.advise) return advise_choices(arguments, machines.front(), context);
   return tune_bytes(arguments, machines.front(), context);
 }
 
@@ -309,6 +317,7 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
        {"simulate --preset llama3-8b --gpus 4 --schedule zigzag --pass fwd+bwd",
         "link bytes, memory, balance and time of four GPUs"},
        {"simulate --preset llama3-8b --tune-bytes", "which tile, order and scan would move less"},
+       {"simulate --preset llama3-8b --advise", "which choice would be done first, and the runner-up"},
        {"simulate --sweep seqlen=1k..16k --heads 16 --dtype fp16 --machine a100-80gb",
         "bytes against length"}});
 }

@@ -12,6 +12,7 @@
 
 #include "analysis/cli/simulate/simulate.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "analysis/model/advice/advice.hpp"
 #include "analysis/model/counts/direction_total.hpp"
 #include "analysis/model/counts/measured_bytes.hpp"
 #include "analysis/model/replay/simulate_record.hpp"
@@ -21,23 +22,6 @@
 
 namespace tilescope::cli {
 namespace {
-
-std::vector<TileShape> tiles_of(const Kernel& kernel, const AttentionProblem& problem, Direction direction,
-                                const ProgramOptions& own) {
-  std::vector<TileShape> tiles;
-  if (kernel.tile_choices != nullptr) {
-    for (const PassName pass : tiled_passes(kernel.algorithm, direction, own.backward)) {
-      for (const TileShape tile : kernel.tile_choices(problem, pass)) {
-        if (std::find(tiles.begin(), tiles.end(), tile) == tiles.end()) tiles.push_back(tile);
-      }
-    }
-    return tiles;
-  }
-  for (int m = 32; m <= 256; m *= 2) {
-    for (int n = 32; n <= 256; n *= 2) tiles.push_back({m, n});
-  }
-  return tiles;
-}
 
 bool fits(const SimulateJob& job) {
   return std::all_of(job.passes.begin(), job.passes.end(), [&job](const PlannedPass& pass) {
@@ -131,28 +115,18 @@ std::string winners_text(const std::vector<RunEntry>& front, bool replayed) {
   return fmt::format("  least SM<->L2: {}\n  least DRAM:    {}\n", first, options_text(front.back()));
 }
 
-/// Tries every tile that the kernel is compiled for (a CPU kernel: powers of two, 32 ... 256), in every order
-/// of CTAs and of tiles. @throws BadInput where the kernel refuses the problem
+/// @throws BadInput where the kernel refuses the problem
 ByteTuning try_choices(const Kernel& kernel, const AttentionProblem& problem, Direction direction,
                        const ProgramOptions& own, const Machine& machine, const SimulationOptions& how,
                        const CommandContext& context) {
   ByteTuning tuning;
-  std::vector<SimulateJob> jobs = {plan_job(kernel, problem, own, {direction}, machine)};
-  for (const TileShape tile : tiles_of(kernel, problem, direction, own)) {
-    for (const TileOrder order : {TileOrder::row_major, TileOrder::longest_first, TileOrder::head_swizzled}) {
-      for (const Scan scan : {Scan::ascending, Scan::descending, Scan::sawtooth}) {
-        ProgramOptions options = own;
-        options.set_tile(direction, tile);
-        options.order = order;
-        options.scan = scan;
-        if (kernel.refusal(problem, direction, options)) continue;
-        SimulateJob job = plan_job(kernel, problem, options, {direction}, machine);
-        if (fits(job)) {
-          jobs.push_back(std::move(job));
-        } else {
-          ++tuning.too_large;
-        }
-      }
+  std::vector<SimulateJob> jobs;
+  for (const ProgramOptions& options : choices_of(kernel, problem, direction, own)) {
+    SimulateJob job = plan_job(kernel, problem, options, {direction}, machine);
+    if (jobs.empty() || fits(job)) {
+      jobs.push_back(std::move(job));
+    } else {
+      ++tuning.too_large;
     }
   }
   tuning.tried = static_cast<int>(jobs.size());
@@ -228,6 +202,44 @@ std::optional<Row> comparison_row(const RunEntry& run, const PassRecord& pass) {
            as_number(fmt::format("{:+.1f} %", 100 * (ratio - 1)), ratio - 1)}};
 }
 
+void print_bytes(const std::vector<RunEntry>& runs, const std::string& source,
+                 const CommandContext& context) {
+  std::string warnings;
+  std::vector<Row> rows = {{"kernel", "pass", "DRAM reads of", "measured", "simulated", "off by"}};
+  for (const RunEntry& run : runs) {
+    for (const PassRecord& pass : run.passes) {
+      if (auto row = comparison_row(run, pass)) rows.push_back(std::move(*row));
+      if (const auto why = too_few_reads(run, pass)) warnings += wrapped("warning: " + *why);
+    }
+  }
+  context.print(
+      rows.size() > 1
+          ? Output(Table{rows})
+          : wrapped(fmt::format("{}: no pass has DRAM reads both measured and simulated: nothing to compare",
+                                source)));
+  context.print(warnings);
+}
+
+/// Measured and predicted times of each direction.
+void print_times(const std::vector<RunEntry>& measured, const std::vector<RunEntry>& predicted,
+                 const std::string& source, const CommandContext& context) {
+  std::vector<Row> rows = {{"kernel", "direction", "time of", "measured", "predicted", "off by"}};
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    for (const Direction direction : {Direction::forward, Direction::backward}) {
+      const auto timed = direction_total(measured[i], direction);
+      const auto model = direction_total(predicted[i], direction);
+      if (!timed || !model->predicted) continue;
+      const double was = timed->time->median_s, said = model->predicted->seconds;
+      rows.push_back({measured[i].kernel, to_string(direction), describe(measured[i].problem),
+                      as_number(format_seconds(was), was, "s"), as_number(format_seconds(said), said, "s"),
+                      as_number(fmt::format("{:+.1f} %", 100 * (said / was - 1)), said / was - 1)});
+    }
+  }
+  context.print(rows.size() > 1
+                    ? Output(Table{rows})
+                    : wrapped(fmt::format("{}: no run has a predicted time: bounds only", source)));
+}
+
 /// A record of this simulation, which measured ones are not changed by.
 RunRecord simulation_record(const RunRecord& measured, const Machine& machine, const std::string& text,
                             const SimulateArguments& arguments, const CommandContext& context) {
@@ -253,29 +265,25 @@ int simulate_record(const SimulateArguments& arguments, const CommandContext& co
   const Machine machine = load_machine(arguments.one_machine("--record"));
   const std::string text = read_text_file(arguments.record);
   RunRecord record = parse_run_record(arguments.record, text);
-  for (const RunEntry& run : record.runs) find_kernel(run.kernel);  // before any is replayed
+  const bool apart = std::all_of(record.runs.begin(), record.runs.end(), only_timed);
+  if (apart)
+    std::erase_if(record.runs, [](const RunEntry& run) { return !run.algorithm; });  // other libraries'
+  for (const RunEntry& run : record.runs) find_kernel(run.kernel);                   // before any is replayed
+  const std::vector<RunEntry> measured = record.runs;
   {
     Progress progress(context, "replaying " + arguments.record,
                       static_cast<std::int64_t>(record.runs.size()));
     simulate_side_by_side(record.runs.size(), progress, [&](std::size_t i) {
       RunEntry& run = record.runs[i];
-      run = simulate_again(run, find_kernel(run.kernel), machine, {.replay = !arguments.closed_form_only});
+      const SimulationOptions how{.replay = !arguments.closed_form_only};
+      run = (apart ? simulate_apart : simulate_again)(run, find_kernel(run.kernel), machine, how);
     });
   }
-  std::string warnings;
-  std::vector<Row> rows = {{"kernel", "pass", "DRAM reads of", "measured", "simulated", "off by"}};
-  for (const RunEntry& run : record.runs) {
-    for (const PassRecord& pass : run.passes) {
-      if (auto row = comparison_row(run, pass)) rows.push_back(std::move(*row));
-      if (const auto why = too_few_reads(run, pass)) warnings += wrapped("warning: " + *why);
-    }
+  if (apart) {
+    print_times(measured, record.runs, arguments.record, context);
+  } else {
+    print_bytes(record.runs, arguments.record, context);
   }
-  context.print(
-      rows.size() > 1
-          ? Output(Table{rows})
-          : wrapped(fmt::format("{}: no pass has DRAM reads both measured and simulated: nothing to compare",
-                                arguments.record)));
-  context.print(warnings);
   context.write_json(to_json_text(simulation_record(record, machine, text, arguments, context)));
   return kFine;
 }

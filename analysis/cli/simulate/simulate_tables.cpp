@@ -172,6 +172,19 @@ Reach reach_of(const PassRecord& pass, ElementType type, const Machine& machine)
   return {limit + unknown, roof.least_seconds, roof.attainable_flops_per_second, unknown.empty()};
 }
 
+/// The predicted time, beside which the bound is the least possible.
+Cell predicted(const PassRecord& pass) {
+  if (!pass.predicted) return "bound only";
+  return as_number(format_seconds(pass.predicted->seconds), pass.predicted->seconds, "s");
+}
+
+/// Where nine of ten measured times should lie.
+Cell predicted_interval(const PassRecord& pass) {
+  if (!pass.predicted) return "-";
+  return fmt::format("{} ... {}", format_seconds(pass.predicted->interval[0]),
+                     format_seconds(pass.predicted->interval[1]));
+}
+
 void add_work_rows(PassRows& table, const RunEntry& run, const Machine& machine) {
   using Pass = PassRecord;
   const auto reach = [&](const Pass& c) { return reach_of(c, product_type(run), machine); };
@@ -189,6 +202,8 @@ void add_work_rows(PassRows& table, const RunEntry& run, const Machine& machine)
   }
   table.add("time bound", [&](const Pass& c) { return reach(c).bound(); });
   table.add("limited by", [&](const Pass& c) { return Cell(reach(c).limit); });
+  table.add("predicted", predicted);
+  table.add("90 % within", predicted_interval);
   table.add("attainable", [&](const Pass& c) {
     const auto rate = reach(c).attainable;
     return rate && c.flops > 0 ? in_flops_per_second(*rate) : Cell("-");
@@ -240,6 +255,27 @@ bool on_several_machines(const std::vector<SimulateJob>& jobs) {
   });
 }
 
+/// Predicted times, and how far to trust them; empty where no run has one.
+std::string predicted_line(const std::vector<RunEntry>& runs, Direction direction,
+                           const std::vector<SimulateJob>& jobs) {
+  std::string known, unknown, within;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const std::optional<PassRecord> total = direction_total(runs[i], direction);
+    if (!total) continue;
+    const std::string label = on_several_machines(jobs) ? jobs[i].machine->name : runs[i].kernel;
+    if (!total->predicted) {
+      unknown += (unknown.empty() ? "; bound only: " : ", ") + label;
+      continue;
+    }
+    const auto& [seconds, interval, clock] = *total->predicted;
+    known += fmt::format("{}{} {}", known.empty() ? "" : ", ", label, format_seconds(seconds));
+    within = fmt::format("{:.2f} ... {:.2f}", interval[0] / seconds, interval[1] / seconds);
+  }
+  if (known.empty()) return "";
+  return "  " +
+         wrapped(fmt::format("predicted, nine of ten within {} of it: {}{}", within, known, unknown), "    ");
+}
+
 }  // namespace
 
 Output comparison_table(const std::vector<RunEntry>& runs, const std::vector<SimulateJob>& jobs) {
@@ -258,6 +294,7 @@ Output comparison_table(const std::vector<RunEntry>& runs, const std::vector<Sim
       table.rows.push_back(comparison_row(runs[i], direction, *total, jobs[i], several_machines));
     }
     if (table.rows.size() > 1) output += table;
+    output += Output(predicted_line(runs, direction, jobs));
   }
   return output;
 }

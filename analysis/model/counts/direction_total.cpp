@@ -40,6 +40,11 @@ void add(TimeRecord& sum, const TimeRecord& pass) {
   sum.min_s += pass.min_s;
 }
 
+void add(PredictedTime& sum, const PredictedTime& pass) {
+  sum.seconds += pass.seconds;
+  for (std::size_t end = 0; end < sum.interval.size(); ++end) sum.interval[end] += pass.interval[end];
+}
+
 template <typename Part>
 void add(std::optional<Part>& sum, const std::optional<Part>& pass) {
   if (sum && pass) {
@@ -68,6 +73,7 @@ std::optional<PassRecord> direction_total(const RunEntry& run, Direction directi
   total.simulated = SimulatedBytes{};
   total.measured = MeasuredBytes{0, 0, 0, 0, {}, 0};
   total.time = TimeRecord{};
+  total.predicted = PredictedTime{};
   bool any = false;
   for (const PassRecord& pass : run.passes) {
     if (pass.direction != direction) continue;
@@ -78,6 +84,7 @@ std::optional<PassRecord> direction_total(const RunEntry& run, Direction directi
     add(total.simulated, pass.simulated);
     add(total.measured, pass.measured);
     add(total.time, pass.time);
+    add(total.predicted, pass.predicted);
   }
   if (!any) return std::nullopt;
   total.flops = useful_flops(run.problem, direction);

@@ -73,6 +73,18 @@ std::optional<Machine> machine_of_device(const std::string& device) {
   return std::nullopt;
 }
 
+double Machine::tensor_flops_per_clock() const {
+  if (tensor_flops_per_clock_per_sm) return tensor_flops_per_clock_per_sm->value;
+  const double sms = static_cast<double>(sm_count.value);
+  return peak_flops(ElementType::fp16).value_or(0) / (sms * sm_clock_hz.value);
+}
+
+double Machine::clock_at(double tensor_share) const {
+  const double boost = boost_hz();
+  return boost - (boost - tensor_clock_hz.value_or(boost_clock_hz.value_or(sm_clock_hz)).value) *
+                     std::min(1.0, tensor_share);
+}
+
 Machine with_measured_ceilings(Machine machine) {
   const std::vector<std::string> names = machine_names();
   const std::string name = machine.name + kMeasuredSuffix;

@@ -82,10 +82,22 @@ struct Machine {
   /// From the end of what a kernel waits for until it begins, enqueued long before.
   std::optional<Fact<double>> launch_seconds;
   Fact<double> sm_clock_hz;  // at which the peaks below hold
+  /// The clock of SMs whose tensor cores rest, and of those whose tensor cores never do: power bounds it.
+  std::optional<Fact<double>> boost_clock_hz, tensor_clock_hz;
+  /// FLOP of matrix products of 16-bit types that an SM's tensor cores make in a clock, dense; absent: the
+  /// peak at sm_clock_hz.
+  std::optional<Fact<double>> tensor_flops_per_clock_per_sm;
+  /// What of the tensor cores' peak mma.sync reaches, where other instructions reach all; absent: all.
+  std::optional<Fact<double>> mma_sync_peak_share;
   /// Results of the special function unit, 2^x among them, of one SM. [results per clock]
   std::optional<Fact<std::int64_t>> exponentials_per_clock_per_sm;
   std::map<std::string, Fact<double>> peak_flops_per_second;  // dense matrix products by element type
 
+  double boost_hz() const { return boost_clock_hz.value_or(sm_clock_hz).value; }
+  double tensor_flops_per_clock() const;
+  double mma_sync_share() const { return mma_sync_peak_share ? mma_sync_peak_share->value : 1.0; }
+  /// The clock where tensor cores multiply at their full rate for that share of the time.
+  double clock_at(double tensor_share) const;
   /// Of CTAs whose products run on that unit, with the clock_cv above.
   ProgressRates progress_on(MathUnit unit) const;
   bool knows_progress_on(std::optional<MathUnit> unit) const;

@@ -173,6 +173,11 @@ void list(Fields& fields, Of<Fields, Machine>& machine) {
                   machine.link_latency_seconds);
   fields.optional("launch_seconds", number_of("seconds a launch", 1e-9, 1), machine.launch_seconds);
   fields.required("sm_clock_hz", number_of("Hz", 1e8, 1e10), machine.sm_clock_hz);
+  fields.optional("boost_clock_hz", number_of("Hz", 1e8, 1e10), machine.boost_clock_hz);
+  fields.optional("tensor_clock_hz", number_of("Hz", 1e8, 1e10), machine.tensor_clock_hz);
+  fields.optional("tensor_flops_per_clock_per_sm", number_of("FLOP a clock", 1, 1e6),
+                  machine.tensor_flops_per_clock_per_sm);
+  fields.optional("mma_sync_peak_share", FactOf<double, Positive>{{}, "", 0, 1}, machine.mma_sync_peak_share);
   fields.optional("exponentials_per_clock_per_sm", count_of("a clock", 1, 1024),
                   machine.exponentials_per_clock_per_sm);
   fields.entries(kPeaks, number_of("FLOP a second", 1e9, 1e18), machine.peak_flops_per_second);

@@ -16,6 +16,17 @@ std::vector<Direction> directions_of(const RunEntry& run) {
   return directions;
 }
 
+void take_choices(ProgramOptions& options, const PassChoices& choices) {
+  if (choices.diagonal_slices) options.diagonal_slices = static_cast<int>(*choices.diagonal_slices);
+  if (choices.splits) options.splits = *choices.splits;
+  if (choices.pack_gqa) options.pack_gqa = true;
+  if (choices.fp8_sums) options.fp8_sums = parse_fp8_sums(*choices.fp8_sums);
+  if (!choices.backward) return;
+  options.backward = *choices.backward;
+  options.dq_start = choices.dq_start ? parse_dq_start(*choices.dq_start) : DqStart::cleared;
+  options.query_splits = static_cast<int>(choices.query_splits.value_or(1));
+}
+
 /// Whether two records hold the same passes of the same runs, in the same order.
 bool same_runs(const RunRecord& one, const RunRecord& other) {
   const auto same_pass = [](const PassRecord& a, const PassRecord& b) {
@@ -44,14 +55,7 @@ ProgramOptions options_of(const RunEntry& run, const Kernel& kernel) {
           .launch = {static_cast<int>(choices.warps.value_or(0)),
                      static_cast<int>(choices.stages.value_or(0))}};
     }
-    if (choices.diagonal_slices) options.diagonal_slices = static_cast<int>(*choices.diagonal_slices);
-    if (choices.splits) options.splits = *choices.splits;
-    if (choices.pack_gqa) options.pack_gqa = true;
-    if (choices.fp8_sums) options.fp8_sums = parse_fp8_sums(*choices.fp8_sums);
-    if (!choices.backward) continue;
-    options.backward = *choices.backward;
-    options.dq_start = choices.dq_start ? parse_dq_start(*choices.dq_start) : DqStart::cleared;
-    options.query_splits = static_cast<int>(choices.query_splits.value_or(1));
+    take_choices(options, choices);
   }
   return options;
 }
@@ -78,8 +82,33 @@ RunEntry simulate_again(const RunEntry& run, const Kernel& kernel, const Machine
     pass.exponentials = simulated.passes[i].exponentials;
     pass.closed_form = simulated.passes[i].closed_form;
     pass.simulated = simulated.passes[i].simulated;
+    pass.predicted = simulated.passes[i].predicted;
   }
   return both;
+}
+
+bool only_timed(const RunEntry& run) {
+  return std::all_of(run.passes.begin(), run.passes.end(),
+                     [](const PassRecord& pass) { return pass.time && !pass.closed_form; });
+}
+
+RunEntry simulate_apart(const RunEntry& run, const Kernel& kernel, const Machine& machine,
+                        SimulationOptions options) {
+  ProgramOptions chosen = kernel.default_options(run.problem);
+  if (run.order) chosen.order = *run.order;
+  if (run.scan) chosen.scan = *run.scan;
+  for (const PassRecord& pass : run.passes) {
+    if (pass.choices.backward) chosen.backward = *pass.choices.backward;
+    for (const PassName name : tiled_passes(kernel.algorithm, pass.direction, chosen.backward)) {
+      if (name == PassName::dq) continue;  // the tile is that of the pass before
+      chosen[name].tile = pass.tile;
+    }
+    take_choices(chosen, pass.choices);
+  }
+  const std::vector<Direction> directions = directions_of(run);
+  const auto passes = plan_passes(kernel, run.problem, directions, chosen, machine);
+  options.pages = run.pages;
+  return simulate_run(kernel, run.problem, passes, machine, options);
 }
 
 RunEntry without_measurements(const RunEntry& run) {
@@ -102,6 +131,7 @@ RunEntry without_measurements(const RunEntry& run) {
     model.choices = pass.choices;
     model.closed_form = pass.closed_form;
     model.simulated = pass.simulated;
+    model.predicted = pass.predicted;
   }
   return kept;
 }

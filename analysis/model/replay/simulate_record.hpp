@@ -19,6 +19,13 @@ ProgramOptions options_of(const RunEntry& run, const Kernel& kernel);
 RunEntry simulate_again(const RunEntry& run, const Kernel& kernel, const Machine& machine,
                         SimulationOptions options = {});
 
+/// Whether the run is one of `bench`: its passes were timed, those of a direction as one, and never counted.
+bool only_timed(const RunEntry& run);
+/// The passes of such a run apart, by the choices that it tells and else the kernel's own, with closed forms,
+/// simulation and predicted times.
+RunEntry simulate_apart(const RunEntry& run, const Kernel& kernel, const Machine& machine,
+                        SimulationOptions options = {});
+
 /// `run` without anything that was measured.
 RunEntry without_measurements(const RunEntry& run);
 

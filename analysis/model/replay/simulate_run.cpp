@@ -6,6 +6,7 @@
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/counts/what_ran.hpp"
 #include "analysis/model/replay/traffic_simulator.hpp"
+#include "analysis/model/time/pass_time.hpp"
 
 namespace tilescope {
 namespace {
@@ -33,10 +34,15 @@ std::vector<L2CurvePoint> l2_curve(const PassTraffic& traffic) {
   }
 }
 
+std::int64_t ctas_at_once(const Kernel& kernel, const TileProgram& program, const Machine& machine,
+                          const SimulationOptions& options) {
+  return options.ctas_per_sm ? machine.sm_count.value * *options.ctas_per_sm
+                             : launched_together(kernel, program, machine);
+}
+
 SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const Machine& machine,
                         const SimulationOptions& options) {
-  const std::int64_t ctas = options.ctas_per_sm ? machine.sm_count.value * *options.ctas_per_sm
-                                                : launched_together(kernel, program, machine);
+  const std::int64_t ctas = ctas_at_once(kernel, program, machine, options);
   ProgressRates progress = machine.progress_on(kernel.math_unit);
   progress.tpc_cv = std::max(progress.tpc_cv, options.least_tpc_cv);
   progress.clock_cv = std::max(progress.clock_cv, options.least_clock_cv);
@@ -138,9 +144,15 @@ RunEntry simulate_run(const Kernel& kernel, const AttentionProblem& problem,
                       const SimulationOptions& options) {
   RunEntry run = entry_of(kernel, problem);
   run.pages = options.pages;
+  const Machine rated = with_measured_ceilings(machine);
   for (const PlannedPass& planned : passes) {
     PassRecord pass = counted_pass(planned.direction, planned.program);
     if (options.replay) pass.simulated = simulate(kernel, planned.program, machine, options);
+    if (options.predict) {
+      const bool follows = !run.passes.empty() && run.passes.back().direction == pass.direction;
+      pass.predicted = predicted_time(kernel, planned.program, rated,
+                                      ctas_at_once(kernel, planned.program, machine, options), pass, follows);
+    }
     run.passes.push_back(std::move(pass));
     const TileProgram& program = planned.program;
     if (program.grid.order != TileOrder::row_major) run.order = program.grid.order;

@@ -127,4 +127,35 @@ LaunchShape Flash2Mma::launch_shape(const TileProgram& program, const Chip& chip
   return flash2_mma_launch_shape(program, chip.compute_capability / 10);
 }
 
+WarpWork Flash2Mma::warp_work(const TileProgram& program) {
+  const int dim = mma_head_dim(program.problem.head_dim);
+  const auto chosen = [&program](const auto& choices) {
+    return choices.shapes[std::max(0, choices.find(program.tile, program.launch))];
+  };
+  const auto of_rows = [&program](const auto& shape, int score_products) -> WarpWork {
+    if (shape.tile != program.tile) return {};
+    const ProductPart scores{shape.warp_rows(), shape.tile.block_n};
+    WarpWork work{.warps = shape.warps, .products = {{shape.warp_rows()}}};
+    work.products.insert(work.products.begin(), static_cast<std::size_t>(score_products), scores);
+    return work;
+  };
+  if (program.name == PassName::forward) {
+    return of_rows(
+        narrows_tiles(program.problem) ? mma_forward_shape(dim, true) : chosen(mma_forward_choices(dim)), 1);
+  }
+  if (program.name == PassName::dq) {
+    return of_rows(program.single_launch ? mma_single_launch_dq_shape(dim) : chosen(mma_dq_choices(dim)), 2);
+  }
+  const MmaDkdvShape shape = program.single_launch ? mma_dkdv_shape(dim) : chosen(mma_dkdv_choices(dim));
+  if (shape.tile != program.tile) return {};
+  constexpr int kRows = 32, kScoreBytes = 2;
+  const ProductPart scores{kRows, shape.warp_queries()}, sums{kRows, dim / shape.warps_m()};
+  WarpWork work{.warps = shape.warps,
+                .waits = 3,  // for Q and dO, for P and dS, and until all are done with them
+                .exchanged_bytes = 2 * kScoreBytes * shape.tile.block_m * shape.tile.block_n,
+                .products = {scores, scores, sums, sums}};
+  if (program.name == PassName::dkdvdq) work.products.push_back({kRows, dim / shape.dq_warps_d()});
+  return work;
+}
+
 }  // namespace tilescope

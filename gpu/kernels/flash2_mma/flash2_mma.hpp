@@ -38,6 +38,7 @@ struct Flash2Mma {
   static std::vector<PassChoice> pass_choices(const AttentionProblem&, PassName);
   /// Where the shared memory of a chip is too small, tiles are not double-buffered.
   static LaunchShape launch_shape(const TileProgram&, const Chip&);
+  static WarpWork warp_work(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
 };
 

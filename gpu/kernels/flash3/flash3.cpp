@@ -289,4 +289,28 @@ LaunchShape Flash3::launch_shape(const TileProgram& program) {
   return {kElementwiseThreads, 0};
 }
 
+WarpWork Flash3::warp_work(const TileProgram& program) {
+  // Products of fp8 are summed twice, and who keeps an order waits for others' turns.
+  if (is_fp8(program.problem.dtype) || program.ordered) return {};
+  constexpr int kRows = 64;  // of a WGMMA
+  if (program.name == PassName::forward) {
+    const Flash3ForwardShape shape = forward_shape(program);
+    if (shape.tile != program.tile) return {};
+    return {.warps = shape.warps(),
+            .in_flight = 2,
+            .ahead = shape.q_stages > 1,
+            .skipping_rows = shape.skips ? kRows : 0,
+            .products = {{kRows, shape.own_keys()}, {kRows}}};
+  }
+  const Flash3BackwardShape shape = backward_shape(program);
+  if (shape.tile != program.tile) return {};
+  const int queries = shape.tile.block_m, scores = queries * shape.tile.block_n;
+  constexpr int kScoreBytes = 2, kProbabilityBytes = 4;
+  return {.warps = Flash3BackwardShape::warps(),
+          // For Q and dO, for dS, for a place to put dQ; specialised ones for P, and a place to put it, too.
+          .waits = shape.specialised() ? 5 : 3,
+          .exchanged_bytes = scores * (kScoreBytes + (shape.specialised() ? 2 * kProbabilityBytes : 0)),
+          .products = {{kRows, queries}, {kRows, queries}, {kRows}, {kRows}, {kRows, shape.dq_cols(0)}}};
+}
+
 }  // namespace tilescope

@@ -49,6 +49,7 @@ struct Flash3 {
   /// What produce() and produce_tiles() load.
   static std::vector<Boxes> boxes(const TileProgram&);
   static LaunchShape launch_shape(const TileProgram&);
+  static WarpWork warp_work(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
 };
 

@@ -39,4 +39,16 @@ LaunchShape Flash3Basic::launch_shape(const TileProgram& program) {
   return {kElementwiseThreads, 0};
 }
 
+WarpWork Flash3Basic::warp_work(const TileProgram& program) {
+  constexpr int kWarps = 4 * kConsumers, kRows = 64, kScoreBytes = 2;  // a warpgroup waits for its WGMMAs
+  const TileShape tile = program.tile;
+  if (program.name == PassName::forward)
+    return {.warps = kWarps, .products = {{kRows, tile.block_n}, {kRows}}};
+  const ProductPart scores{kRows, tile.block_m};
+  return {.warps = kWarps,
+          .waits = 3,  // for Q and dO, for dS, for a place to put dQ
+          .exchanged_bytes = kScoreBytes * tile.block_m * tile.block_n,
+          .products = {scores, scores, {kRows}, {kRows}, {kRows, kRows}}};
+}
+
 }  // namespace tilescope

@@ -29,6 +29,7 @@ struct Flash3Basic {
   static ProgramOptions default_options(const AttentionProblem&);
   static std::vector<Boxes> boxes(const TileProgram&);
   static LaunchShape launch_shape(const TileProgram&);
+  static WarpWork warp_work(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
 };
 

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which of a kernel's choices is predicted to be done first: tile, order of CTAs, scan, splits.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "analysis/model/machine/machine.hpp"
+#include "analysis/model/replay/simulate_run.hpp"
+#include "analysis/records/run_record.hpp"
+#include "cpu_ref/kernels/kernel.hpp"
+
+namespace tilescope {
+
+/// The choices of a direction that the kernel does not refuse, its own first: tiles that it is compiled for
+/// (a CPU kernel: powers of two, 32 ... 256) in every order of CTAs and of tiles, and CTAs that share a kv
+/// tile.
+std::vector<ProgramOptions> choices_of(const Kernel& kernel, const AttentionProblem& problem,
+                                       Direction direction, const ProgramOptions& own);
+
+/// Least time that the machine's rates allow the direction. [s]
+double bound_seconds(const RunEntry& run, Direction direction, const Machine& machine);
+
+struct Advice {
+  std::vector<RunEntry> best;  // the best, and the runner-up where there is one
+  RunEntry own;
+  int tried = 0, replayed = 0;
+  bool predicted = false;  // otherwise ranked by bound_seconds(), as the kernel's structure is not known
+};
+
+/// Ranks all choices by formula, replays the first of them, and ranks these again.
+/// @throws BadInput where the kernel refuses the problem
+Advice advise(const Kernel& kernel, const AttentionProblem& problem, Direction direction,
+              const ProgramOptions& own, const Machine& machine, const SimulationOptions& how);
+
+/// K and V of so many key/value heads, and whether what the L2 keeps of streamed data holds them.
+struct KvInL2 {
+  std::int64_t head_bytes = 0, heads = 0, kept_bytes = 0;
+  std::int64_t heads_that_fit() const { return std::min(heads, kept_bytes / head_bytes); }
+};
+KvInL2 kv_in_l2(const AttentionProblem& problem, const Machine& machine);
+
+}  // namespace tilescope

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Predicted time of a pass: CTAs of known clocks on the SMs in the grid's order, beside what L2 and DRAM
+// need.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "analysis/model/machine/machine.hpp"
+#include "analysis/model/time/step_clocks.hpp"
+#include "analysis/records/run_record.hpp"
+#include "cpu_ref/kernels/kernel.hpp"
+
+namespace tilescope {
+
+/// Until the last of the pass's blocks ends, handed out as the program says. [clocks]
+/// @param steps  of each, in the order in which they begin
+/// @param slots  CTAs that run at once
+double end_of_ctas(const std::vector<double>& steps, std::int64_t slots, const CtaClocks& clocks,
+                   HandOut hand_out);
+
+/// Of a launch that finds the L2 cold.
+/// @param launched_together  CTAs that run at once, see launched_together()
+/// @param follows  another pass of its direction
+/// @return nothing where the kernel's row or the machine does not say enough: a bound is all that is known
+std::optional<PredictedTime> predicted_time(const Kernel& kernel, const TileProgram& program,
+                                            const Machine& machine, std::int64_t launched_together,
+                                            const PassRecord& pass, bool follows);
+
+}  // namespace tilescope

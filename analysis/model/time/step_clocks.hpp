@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a step of a CTA asks of the units of its SM, in clocks: from the tile program, the row of the kernel
+// and the machine, without any number of a kernel.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "analysis/model/machine/machine.hpp"
+#include "cpu_ref/kernels/kernel.hpp"
+
+namespace tilescope {
+
+/// Clocks of the units of an SM. Warps wait for the first three; the copy engine and the stores that nobody
+/// waits for use the others beside them.
+struct UnitClocks {
+  double tensor = 0;      // matrix products
+  double arithmetic = 0;  // of scores: exponentials, maxima, sums, conversions
+  double shared = 0;      // bytes of shared memory
+  double in = 0;          // bytes from L2
+  double out = 0;         // bytes to L2
+};
+
+/// How a CTA of a pass over scores goes through its tiles. [clocks]
+struct CtaClocks {
+  UnitClocks step;     // alone
+  double between = 0;  // from a step to the next while the SM is full
+  double begin = 0;    // of a block, before its first step: what it waits for until its first tiles are there
+  double end = 0;      // behind its last: until what it has computed is stored
+  double once = 0;     // before the first block of a CTA that stays, and behind its last
+  int skipping_rows = 0;  // see WarpWork
+  double multiplied = 0;  // of a step, at the full rate of the tensor cores
+};
+
+/// @param ctas_per_sm  that run at once
+/// @return nothing where the kernel's row does not say how its warps work, or the machine lacks a rate
+std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& program, const Machine& machine,
+                                    int ctas_per_sm);
+
+/// Of a CTA of a pass without products: as often as its threads ask for 16 bytes each until they have its
+/// rows, they wait for them.
+double clocks_of_elementwise(const Kernel& kernel, const TileProgram& program);
+
+}  // namespace tilescope

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/model/time/pass_time.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "analysis/model/counts/direction_total.hpp"
+#include "analysis/model/replay/simulate_record.hpp"
+#include "analysis/model/replay/simulate_run.hpp"
+#include "analysis/records/run_record.hpp"
+#include "gpu/registry/kernel_registry.hpp"
+#include "tests/paths.hpp"
+
+namespace tilescope {
+namespace {
+
+double seconds_of(const char* name, std::int64_t seqlen, Direction direction, const Machine& machine) {
+  const AttentionProblem problem{.batch = 1,
+                                 .heads = 16,
+                                 .heads_kv = 16,
+                                 .seqlen_q = seqlen,
+                                 .seqlen_k = seqlen,
+                                 .head_dim = 128,
+                                 .dtype = ElementType::fp16};
+  const Kernel& kernel = find_kernel(name);
+  const auto passes =
+      plan_passes(kernel, problem, std::span(&direction, 1), kernel.default_options(problem), machine);
+  const RunEntry run = simulate_run(kernel, problem, passes, machine, {.replay = false});
+  return direction_total(run, direction).value().predicted.value().seconds;
+}
+
+/// |log(predicted / measured)| of a record's directions that have a prediction, sorted.
+std::vector<double> misses_of(const std::string& path, const std::string& kernel) {
+  const Machine machine = load_machine("h200");
+  std::vector<double> misses;
+  for (const RunEntry& run : read_run_record(path).runs) {
+    if (run.kernel != kernel) continue;
+    const RunEntry predicted = simulate_apart(run, find_kernel(kernel), machine, {.replay = false});
+    for (const Direction direction : {Direction::forward, Direction::backward}) {
+      const auto measured = direction_total(run, direction);
+      const auto total = direction_total(predicted, direction);
+      if (!measured || !total->predicted) continue;
+      misses.push_back(std::abs(std::log(total->predicted->seconds / measured->time->median_s)));
+    }
+  }
+  std::sort(misses.begin(), misses.end());
+  return misses;
+}
+
+}  // namespace
+
+TEST_CASE("a CTA begins where one has ended, by hand") {
+  CtaClocks clocks;
+  clocks.begin = 10;
+  clocks.between = 2;
+  clocks.end = 5;
+  constexpr auto kRetires = HandOut::to_who_retires, kAhead = HandOut::a_block_ahead;
+  CHECK(end_of_ctas({10, 1, 1}, 2, clocks, kRetires) == 35);  // beside the long one two short ones: 17 + 17
+  CHECK(end_of_ctas({1, 1, 10}, 2, clocks, kRetires) == 17 + 35);
+  CHECK(end_of_ctas({0, 0}, 1, clocks, kRetires) == 10);  // who sees nothing stores
+  CHECK(end_of_ctas({10, 1, 1}, 3, clocks, kRetires) == 35);
+  // Who has the long one has asked for the third when it began.
+  CHECK(end_of_ctas({10, 1, 1}, 2, clocks, kAhead) == 35 + 17);
+  // 0 3 4 and 1 2 5: the third long one meets the second.
+  CHECK(end_of_ctas({1, 10, 10, 1, 1, 1}, 2, clocks, HandOut::there_and_back) == 35 + 35 + 17);
+}
+
+TEST_CASE("more keys, slower memory and fewer SMs take longer") {
+  const Machine machine = load_machine("h200-measured");
+  for (const char* kernel : {"gpu:flash3", "gpu:flash2-mma", "gpu:flash3-basic"}) {
+    for (const Direction direction : {Direction::forward, Direction::backward}) {
+      CAPTURE(kernel);
+      double before = 0;
+      for (const std::int64_t seqlen : {512, 1024, 2048, 4096}) {
+        const double seconds = seconds_of(kernel, seqlen, direction, machine);
+        CHECK(seconds > before);
+        before = seconds;
+      }
+      Machine slower = machine;
+      slower.dram_bytes_per_second.value /= 8;
+      CHECK(seconds_of(kernel, 1024, direction, slower) > seconds_of(kernel, 1024, direction, machine));
+      Machine smaller = machine;
+      smaller.sm_count.value /= 2;
+      smaller.l2_bytes_per_second->value /= 2;  // an SM's share stays
+      const double twice =
+          seconds_of(kernel, 4096, direction, smaller) / seconds_of(kernel, 4096, direction, machine);
+      CHECK(twice > 1.7);
+      CHECK(twice < 2.1);
+    }
+  }
+}
+
+TEST_CASE("a machine without an L2 rate has a bound and no prediction") {
+  Machine machine = load_machine("rtx-5070-ti");
+  const AttentionProblem problem{.batch = 1,
+                                 .heads = 16,
+                                 .heads_kv = 16,
+                                 .seqlen_q = 1024,
+                                 .seqlen_k = 1024,
+                                 .head_dim = 128,
+                                 .dtype = ElementType::fp16};
+  const Kernel& kernel = find_kernel("gpu:flash2-mma");
+  const Direction direction = Direction::forward;
+  const auto passes =
+      plan_passes(kernel, problem, std::span(&direction, 1), kernel.default_options(problem), machine);
+  CHECK_FALSE(simulate_run(kernel, problem, passes, machine, {.replay = false}).passes.front().predicted);
+}
+
+TEST_CASE("the problems that the model was made with are predicted as it says") {
+  const std::string folder = std::string(TILESCOPE_SOURCE_DIR) + "/reports/data/bench-h200-";
+  for (const char* kernel : {"gpu:flash3", "gpu:flash2-mma"}) {
+    std::vector<double> misses = misses_of(folder + "flash3-forward.json.gz", kernel);
+    const std::vector<double> backward = misses_of(folder + "flash3-backward.json.gz", kernel);
+    misses.insert(misses.end(), backward.begin(), backward.end());
+    std::sort(misses.begin(), misses.end());
+    CAPTURE(kernel);
+    REQUIRE(misses.size() >= 60);
+    const bool first = std::string(kernel) == "gpu:flash3";
+    CHECK(misses[misses.size() / 2] < (first ? 0.03 : 0.085));
+    CHECK(misses[misses.size() * 9 / 10] < (first ? 0.07 : 0.145));
+  }
+}
+
+}  // namespace tilescope

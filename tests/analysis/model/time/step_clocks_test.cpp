@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/model/time/step_clocks.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "analysis/model/replay/simulate_run.hpp"
+#include "analysis/model/time/closed_network.hpp"
+#include "gpu/registry/kernel_registry.hpp"
+
+namespace tilescope {
+namespace {
+
+AttentionProblem long_problem(std::int64_t head_dim) {
+  return {.batch = 1,
+          .heads = 16,
+          .heads_kv = 16,
+          .seqlen_q = 4096,
+          .seqlen_k = 4096,
+          .head_dim = head_dim,
+          .dtype = ElementType::fp16};
+}
+
+TileProgram program_of(const Kernel& kernel, const AttentionProblem& problem, PassName name,
+                       const ProgramOptions& options) {
+  const Direction direction = name == PassName::forward ? Direction::forward : Direction::backward;
+  const auto programs = kernel.programs(direction, problem, options);
+  return *std::find_if(programs.begin(), programs.end(),
+                       [name](const TileProgram& program) { return program.name == name; });
+}
+
+std::optional<CtaClocks> clocks_of(const char* name, const AttentionProblem& problem, PassName pass,
+                                   const Machine& machine) {
+  const Kernel& kernel = find_kernel(name);
+  return cta_clocks(kernel, program_of(kernel, problem, pass, kernel.default_options(problem)), machine, 1);
+}
+
+}  // namespace
+
+TEST_CASE("workers of a closed network wait for each other by hand") {
+  CHECK(steps_per_clock({3, 5}, 2, 1) == doctest::Approx(1.0 / 10));
+  CHECK(steps_per_clock({1, 1}, 0, 2) == doctest::Approx(2.0 / 3));  // each finds the other half of the time
+  CHECK(steps_per_clock({4, 1}, 0, 200) == doctest::Approx(1.0 / 4).epsilon(1e-3));
+  double before = 0;
+  for (int workers = 1; workers <= 8; ++workers) {
+    const double rate = steps_per_clock({1024, 832, 256}, 220, workers);
+    CHECK(rate > before);
+    CHECK(rate < 1.0 / 1024);
+    before = rate;
+  }
+}
+
+TEST_CASE("a step's clocks are those of its products, scores and bytes by hand") {
+  const Machine machine = load_machine("h200-measured");
+  const auto forward = clocks_of("gpu:flash3", long_problem(128), PassName::forward, machine);
+  REQUIRE(forward);
+  CHECK(forward->step.tensor == 2.0 * 2 * 128 * 128 * 128 / 4096);
+  CHECK(forward->step.arithmetic == doctest::Approx(128 * 128 * (1.0 / 16 + 2.0 / 128 + 1.5 / 64)));
+  CHECK(forward->step.out == 0);
+  const double in_rate = machine.l2_bytes_per_second->value / 132 / 1.98e9;
+  CHECK(forward->step.in == doctest::Approx(2 * 128 * 128 * 2 / in_rate));
+  CHECK(forward->between > std::max(forward->step.tensor, forward->step.in));
+
+  const auto backward = clocks_of("gpu:flash3", long_problem(128), PassName::dkdvdq, machine);
+  REQUIRE(backward);
+  CHECK(backward->step.tensor == 5.0 * 2 * 64 * 128 * 128 / 4096);
+  CHECK(backward->step.out == doctest::Approx(1.95 * 64 * 128 * 4 / 32));
+
+  // mma.sync multiplies at its own rate, and fragments are loaded before: K for each 32 rows, V likewise, Q
+  // again.
+  const auto mma = clocks_of("gpu:flash2-mma", long_problem(128), PassName::forward, machine);
+  REQUIRE(mma);
+  CHECK(mma->step.tensor == doctest::Approx(2.0 * 2 * 128 * 64 * 128 / 4096 / 0.63));
+  const double fragments = 2.0 * 128 * 64 * 128 * (2.0 / 32 + 1.0 / 64);
+  CHECK(mma->step.shared == doctest::Approx((fragments + 2 * 64 * 128 * 2) / 128));
+}
+
+TEST_CASE("head dimensions cost what they are padded to") {
+  const Machine machine = load_machine("h200");
+  const auto padded = clocks_of("gpu:flash3", long_problem(112), PassName::forward, machine);
+  const auto whole = clocks_of("gpu:flash3", long_problem(128), PassName::forward, machine);
+  REQUIRE(padded);
+  CHECK(padded->step.tensor == whole->step.tensor);
+  CHECK(padded->step.in == whole->step.in);  // boxes bring zeros
+}
+
+TEST_CASE("what is not known has no clocks") {
+  Machine machine = load_machine("h200");
+  AttentionProblem fp8 = long_problem(128);
+  fp8.dtype = ElementType::fp8e4m3;
+  CHECK_FALSE(clocks_of("gpu:flash3", fp8, PassName::forward, machine));
+  CHECK_FALSE(clocks_of("cpu:flash2", long_problem(128), PassName::forward, machine));
+  const Kernel& flash3 = find_kernel("gpu:flash3");
+  ProgramOptions ordered = flash3.default_options(long_problem(128));
+  ordered.backward = BackwardOrder::ordered;
+  CHECK_FALSE(
+      cta_clocks(flash3, program_of(flash3, long_problem(128), PassName::dkdvdq, ordered), machine, 1));
+  ProgramOptions strange = flash3.default_options(long_problem(128));
+  strange.set_tile({192, 64});
+  CHECK_FALSE(
+      cta_clocks(flash3, program_of(flash3, long_problem(128), PassName::forward, strange), machine, 1));
+  machine.l2_bytes_per_second.reset();
+  CHECK_FALSE(clocks_of("gpu:flash3", long_problem(128), PassName::forward, machine));
+}
+
+}  // namespace tilescope
