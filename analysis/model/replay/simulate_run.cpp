@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/model/replay/simulate_run.hpp"
 
-#include <algorithm>
-
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/counts/what_ran.hpp"
 #include "analysis/model/replay/traffic_simulator.hpp"
@@ -43,13 +41,10 @@ std::int64_t ctas_at_once(const Kernel& kernel, const TileProgram& program, cons
 SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const Machine& machine,
                         const SimulationOptions& options) {
   const std::int64_t ctas = ctas_at_once(kernel, program, machine, options);
-  ProgressRates progress = machine.progress_on(kernel.math_unit);
-  progress.tpc_cv = std::max(progress.tpc_cv, options.least_tpc_cv);
-  progress.clock_cv = std::max(progress.clock_cv, options.least_clock_cv);
   const CtaSchedule schedule{
       .co_resident_ctas = ctas,
       .ctas_per_sm = ctas / machine.sm_count.value,
-      .progress = progress,
+      .progress = machine.progress_on(kernel.math_unit),
       .sm_groups = machine.sm_groups ? machine.sm_groups->value : std::vector<SmGroup>{}};
   SimulatedBytes bytes;
   bytes.machine = machine.name;

@@ -19,10 +19,8 @@ struct SimulationOptions {
   std::optional<std::int64_t> ctas_per_sm = std::nullopt;  // default: what the kernel's CTAs leave room for
   /// Where the tensors lie. An L2 that is simulated as LRU knows no addresses, and moves the same.
   PagePlacement pages = PagePlacement::contiguous;
-  bool replay = true;   // without, closed forms alone
-  bool predict = true;  // the passes' times too, where the kernel's structure is known
-  /// Of ProgressRates, where the machine's file says less: to see what more drift would do.
-  double least_tpc_cv = 0, least_clock_cv = 0;
+  bool replay = true;                     // without, closed forms alone
+  bool predict = true;                    // the passes' times too, where the kernel's structure is known
   bool l2_curve = false;                  // DRAM bytes of LRU caches of every size as well
   std::function<void()> on_retired = {};  // after each replayed CTA, for progress
 };
