@@ -174,6 +174,9 @@ TEST_CASE("verify refuses what it cannot judge") {
   check_refused({{"verify", "--quick", "--full"}, {"--quick", "--full"}});
   check_refused({{"verify", "--quick", "--dtype", "fp16"}, {"--quick must stand without"}});
   check_refused({{"verify", "--repeat", "1"}, {"repeat", "1", "2 ... "}});
+  // Before exact results are computed, for minutes.
+  check_refused(
+      {{"verify", "--dtype", "fp8e4m3", "--pass", "bwd", "--seqlen", "16k"}, {"fp8e4m3", "backward"}});
   const ProgramResult large = run_program({"verify", "--seqlen", "1000000", "--heads", "64"});
   CHECK(large.exit_code == 3);
   CHECK(large.err.find("GB of memory") != std::string::npos);
