@@ -114,6 +114,14 @@ constexpr MirrorRule kMirrorRules[] = {
     {ElementType::fp8e5m2, 0.125, "as bf16, which fp8 kernels write"},
 };
 
+/// The inputs, unless the yardstick will refuse them, which nobody should wait for exact results to hear.
+TensorSet taken_by(const Kernel& standard, TensorSet inputs, Direction direction) {
+  if (const auto reason = missing_feature(standard.can, inputs.problem(), direction)) {
+    throw BadInput("a CPU kernel " + *reason);
+  }
+  return inputs;
+}
+
 }  // namespace
 
 std::span<const TensorName> output_tensors(const AttentionProblem& problem, Direction direction) {
@@ -144,7 +152,7 @@ bool Verdict::passed() const {
 }
 
 Reference::Reference(TensorSet inputs, Direction direction, const Kernel& standard)
-    : tensors_(std::move(inputs)),
+    : tensors_(taken_by(standard, std::move(inputs), direction)),
       exact_(exact_attention(tensors_, direction)),
       scale_(error_scale(tensors_, exact_)) {
   const ElementType dtype = problem().dtype;

@@ -121,28 +121,26 @@ TEST_CASE("verify --repeat compares the bits of many runs") {
   }
 }
 
-TEST_CASE("verify --worst records one case for many") {
+TEST_CASE(
+    "a sweep prints failures and a summary, and nothing with --quiet; --worst records one case for many") {
   const TemporaryFolder folder;
-  const ProgramResult result =
-      run_program({"verify", "--quick", "-v", "--worst", "--kernel", "cpu:flash1", "--json", "worst.json"},
-                  folder.path());
+  const std::vector<std::string> sweep = {"verify",     "--quick", "--worst",   "--kernel",
+                                          "cpu:flash1", "--json",  "worst.json"};
+  const ProgramResult result = run_program(sweep, folder.path());
   CHECK(result.exit_code == 0);
-  const RunRecord record = read_run_record((folder.path() / "worst.json").string());
+  CHECK(count(result.out, "\n") == 1 + count(result.out, " takes about "));  // said where it is long
   std::int64_t cases = 0;
+  const RunRecord record = read_run_record((folder.path() / "worst.json").string());
   for (const RunEntry& run : record.runs) {
     CHECK(run.failed == 0);
     cases += run.cases.value_or(0);
   }
-  CHECK(cases == count(result.out, "\nok   ") + 1);  // one a line, the first has none before it
+  CHECK(cases > 100);
   CHECK(static_cast<std::int64_t>(record.runs.size()) < cases);
-}
-
-TEST_CASE("a sweep prints failures and a summary, and nothing with --quiet") {
-  const ProgramResult result = run_program({"verify", "--quick", "--kernel", "cpu:standard"});
-  CHECK(result.exit_code == 0);
-  CHECK(count(result.out, "\n") == 1 + count(result.out, " takes about "));  // said where it is long
-  CHECK(result.out.find("passed, 0 failed") != std::string::npos);
-  const ProgramResult quiet = run_program({"verify", "--quick", "--quiet", "--kernel", "cpu:standard"});
+  CHECK(result.out.find(std::to_string(cases) + " runs on ") != std::string::npos);
+  CHECK(result.out.find(": " + std::to_string(cases) + " passed, 0 failed") != std::string::npos);
+  const ProgramResult quiet =
+      run_program({"verify", "--quick", "--quiet", "--kernel", "cpu:standard", "--shard", "1/8"});
   CHECK(quiet.exit_code == 0);
   CHECK(quiet.out + quiet.err == "");
 }
@@ -176,6 +174,9 @@ TEST_CASE("verify refuses what it cannot judge") {
   check_refused({{"verify", "--quick", "--full"}, {"--quick", "--full"}});
   check_refused({{"verify", "--quick", "--dtype", "fp16"}, {"--quick must stand without"}});
   check_refused({{"verify", "--repeat", "1"}, {"repeat", "1", "2 ... "}});
+  // Before exact results are computed, for minutes.
+  check_refused(
+      {{"verify", "--dtype", "fp8e4m3", "--pass", "bwd", "--seqlen", "16k"}, {"fp8e4m3", "backward"}});
   const ProgramResult large = run_program({"verify", "--seqlen", "1000000", "--heads", "64"});
   CHECK(large.exit_code == 3);
   CHECK(large.err.find("GB of memory") != std::string::npos);
