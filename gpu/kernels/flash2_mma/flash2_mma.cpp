@@ -97,7 +97,12 @@ LaunchShape flash2_mma_launch_shape(const TileProgram& program, int compute_capa
     // Stages that were asked for are stated, so that a chip on which they do not fit is seen to lack them.
     const int stages =
         shape.stages > 0 ? shape.stages : stages_that_fit(shape, dim, compute_capability_major);
-    return {shape.threads(), shape.layout(dim, stages).end(), shape.ctas_per_sm};
+    std::int64_t bytes = shape.layout(dim, stages).end();
+    // A launch asks for more than 48 KiB by what it has of dynamic memory; tables have static memory beside
+    // it.
+    constexpr std::int64_t kUnasked = 48 * 1024, kTables = 1024;
+    if (is_varied(program.problem) && kUnasked - kTables < bytes && bytes <= kUnasked) bytes = kUnasked + 16;
+    return {shape.threads(), bytes, shape.ctas_per_sm};
   };
   const auto of_tile = [&](const auto& choices) {
     return launch_shape(choices.shapes[std::max(0, choices.find(program.tile, program.launch))]);

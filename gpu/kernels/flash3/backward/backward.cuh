@@ -87,18 +87,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
       detail::consume_specialised<kType, kShape, kObserved>(args, shared, shared_bytes, warpgroup - 1,
                                                             thread);
     } else {
-      const auto run = [&]<int kGroup>() {
-        detail::Flash3Keys<kType, kShape, kObserved, kGroup>{
-            {args, shared, shared_bytes, warpgroup - 1, thread}}
-            .run();
-      };
-      if constexpr (!kShape.apart) {
-        run.template operator()<-1>();
-      } else if (warpgroup == 1) {
-        run.template operator()<0>();
-      } else {
-        run.template operator()<1>();
-      }
+      detail::consume_keys<kType, kShape, kObserved>(args, shared, shared_bytes, warpgroup - 1, thread);
     }
     watchdog.say_done();
   }

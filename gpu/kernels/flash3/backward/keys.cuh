@@ -234,31 +234,54 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
     if (!kShape.persistent) sm90::wait_for_store_reads<0>();
   }
 
-  __device__ __forceinline__ void run() {
-    each_item<kShape>(args, [&](const Flash3KvItem& item) {
-      const Flash3Stream<kShape> stream(args, item.index());
-      const int tiles = args.heads_of_cta * stream.range.count();
-      float dk[kSums] = {}, dv[kSums] = {};
-      sm90::wait(shared.k_full(), item.full_parity(), "K");
-      sm90::wait(shared.v_full(), item.full_parity(), "V");
-      int tile = 0;  // how many there have been
-      stream.each_tile(args, [&](int head, int m_block) {
-        if (group == 0 && thread == 0) note_step(args.clock, tile, item.index());
-        step(item, stream, {tile, head, m_block, tile == 0, tiles}, dk, dv);
-        ++tile;
-      });
-      if constexpr (kShape.dq_behind) {
-        if (tiles > 0) {
-          float dq[kDqNumbers];
-          multiply_ds_behind(dq, ds.before());
-          sm90::wait_for_wgmma<0>();
-          this->template put_dq<0, kBoxes>(dq);
-        }
-      }
-      finish(stream, tiles, dk, dv);
+  /// The sums of a kv tile, and its part of dQ.
+  /// @param tiles  that it meets
+  __device__ __forceinline__ void sum(const Flash3KvItem& item, const Flash3Stream<kShape>& stream, int tiles,
+                                      float (&dk)[kSums], float (&dv)[kSums]) {
+    sm90::wait(shared.k_full(), item.full_parity(), "K");
+    sm90::wait(shared.v_full(), item.full_parity(), "V");
+    int tile = 0;  // how many there have been
+    stream.each_tile(args, [&](int head, int m_block) {
+      if (group == 0 && thread == 0) note_step(args.clock, tile, item.index());
+      step(item, stream, {tile, head, m_block, tile == 0, tiles}, dk, dv);
+      ++tile;
     });
-    if (kShape.persistent && lane() == 0) sm90::wait_for_store_reads<0>();
+    if constexpr (kShape.dq_behind) {
+      if (tiles > 0) {
+        float dq[kDqNumbers];
+        multiply_ds_behind(dq, ds.before());
+        sm90::wait_for_wgmma<0>();
+        this->template put_dq<0, kBoxes>(dq);
+      }
+    }
   }
 };
+
+/// A computing warpgroup. Where the two have programs of their own, they sum apart and finish together: all
+/// of a barrier's threads meet at one instruction.
+template <sm90::WgmmaType kType, Flash3BackwardShape kShape, bool kObserved>
+__device__ __forceinline__ void consume_keys(const Flash3BackwardArguments& args,
+                                             Flash3BackwardShared<kShape> shared, const unsigned char* bytes,
+                                             int group, int thread) {
+  static_assert(!kShape.apart || (kShape.dq_behind && !kShape.persistent));
+  using Keys = Flash3Keys<kType, kShape, kObserved>;
+  Keys keys{{args, shared, bytes, group, thread}};
+  each_item<kShape>(args, [&](const Flash3KvItem& item) {
+    const Flash3Stream<kShape> stream(args, item.index());
+    const int tiles = args.heads_of_cta * stream.range.count();
+    float dk[Keys::kSums] = {}, dv[Keys::kSums] = {};
+    if constexpr (!kShape.apart) {
+      keys.sum(item, stream, tiles, dk, dv);
+    } else if (group == 0) {
+      Flash3Keys<kType, kShape, kObserved, 0>{{args, shared, bytes, group, thread}}.sum(item, stream, tiles,
+                                                                                        dk, dv);
+    } else {
+      Flash3Keys<kType, kShape, kObserved, 1>{{args, shared, bytes, group, thread}}.sum(item, stream, tiles,
+                                                                                        dk, dv);
+    }
+    keys.finish(stream, tiles, dk, dv);
+  });
+  if (kShape.persistent && keys.lane() == 0) sm90::wait_for_store_reads<0>();
+}
 
 }  // namespace tilescope::gpu::detail

@@ -128,8 +128,8 @@ constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered =
   constexpr Flash3Split kKeys = Flash3Split::keys, kSpecialised = Flash3Split::specialised;
   const bool persistent = short_rows && !ordered;
   if (head_dim <= 64) return {{128, 128}, 64, kKeys, 3, 2, false, 64, persistent, ordered, !persistent};
-  if (head_dim <= 80) return {{64, 128}, 80, kKeys, 3, 2, ordered, 32, false, ordered, !ordered, true};
-  if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, ordered, 32, false, ordered, !ordered, true};
+  if (head_dim <= 80) return {{64, 128}, 80, kKeys, 3, 2, ordered, 32, false, ordered, !ordered, !ordered};
+  if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, ordered, 32, false, ordered, !ordered, !ordered};
   if (head_dim <= 128) return {{64, 128}, 128, kKeys, 3, 2, persistent, 32, persistent, ordered, !persistent};
   if (head_dim <= 160) return {{64, 64}, 160, kSpecialised, 3, 1, false, 32, false, ordered};
   if (head_dim <= 192) return {{64, 64}, 192, kSpecialised, 3, 1, false, 32, false, ordered};
