@@ -44,7 +44,7 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
     }
     q.advance();
   };
-  // Which item an index means takes divisions: it is found out one item ahead, while buffers are full.
+  // Which item an index means takes divisions: it is found out while the item before is computed.
   volatile Flash3Item& ahead = items[kShape.q_buffers()];
   unsigned flipped = 0;
   const auto look_ahead = [&](int index) {
@@ -86,18 +86,22 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
     };
     if (!range.empty()) load_k(0);
     hand_over(item, !range.empty());
-    const int taken = atomicAdd(&args.counter->taken, 1);
-    const int next = static_cast<int>(gridDim.x) + taken;
-    // Each item asks once: nobody does any more.
-    if (taken == static_cast<int>(args.grid.size()) - 1) args.counter->taken = 0;
+    // Who ends first takes the next item: asked near the end, but so early that the answer is there in time.
+    constexpr int kTilesBefore = 2;
+    const int asks = range.count() - kTilesBefore;
+    int taken = asks <= 2 ? atomicAdd(&args.counter->taken, 1) : 0;
     if (range.count() > 1) load_k(1);
     if (!range.empty()) load_v(0);
-    look_ahead(next);
     for (int step = 2; step < range.count(); ++step) {
+      if (step == asks && asks > 2) taken = atomicAdd(&args.counter->taken, 1);
       load_k(step);
       load_v(step - 1);
     }
     if (range.count() > 1) load_v(range.count() - 1);
+    // Each item asks once: nobody does any more.
+    if (taken == static_cast<int>(args.grid.size()) - 1) args.counter->taken = 0;
+    const int next = static_cast<int>(gridDim.x) + taken;
+    look_ahead(next);
   }
   hand_over({0, 0, -1, 0}, false);
   return v;
