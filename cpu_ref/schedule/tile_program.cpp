@@ -32,7 +32,7 @@ int TileProgram::num_blocks() const {
 }
 
 HandOut TileProgram::hand_out() const {
-  if (work_counter) return HandOut::a_block_ahead;
+  if (work_counter) return HandOut::to_who_ends;
   const bool stays = name == PassName::dkdvdq && dq_start == DqStart::claimed;
   return stays ? HandOut::there_and_back : HandOut::to_who_retires;
 }

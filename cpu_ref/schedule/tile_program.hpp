@@ -104,7 +104,7 @@ PassName parse_pass_name(std::string_view text);
 /// How the CTAs of a pass come by their blocks.
 enum class HandOut : std::uint8_t {
   to_who_retires,  // a CTA has one block; the next CTA begins where one has retired
-  a_block_ahead,   // CTAs stay, and ask for their next block when they begin one
+  to_who_ends,     // CTAs stay, and ask for their next block shortly before they end one
   there_and_back,  // CTAs stay, and take one of every so-many-th block, in turn from either end
 };
 

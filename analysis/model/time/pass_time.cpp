@@ -68,22 +68,21 @@ double end_of_ctas(const std::vector<double>& steps, std::int64_t slots, const C
   const auto take = [&] { return next < count ? next++ : -1; };
   struct Slot {
     double free;
-    std::int64_t number, claimed, round;
+    std::int64_t number, round;
     bool operator>(const Slot& other) const {
       return std::tie(free, number) > std::tie(other.free, other.number);
     }
   };
   std::priority_queue<Slot, std::vector<Slot>, std::greater<>> waiting;
-  const bool ahead = hand_out == HandOut::a_block_ahead;
-  for (std::int64_t slot = 0; slot < slots; ++slot) waiting.push({0, slot, ahead ? take() : -1, 0});
+  for (std::int64_t slot = 0; slot < slots; ++slot) waiting.push({0, slot, 0});
   double last = 0;
   while (!waiting.empty()) {
     Slot slot = waiting.top();
     waiting.pop();
-    std::int64_t block = slot.claimed;
-    if (ahead) slot.claimed = take();
-    if (hand_out == HandOut::to_who_retires) block = take();
-    if (hand_out == HandOut::there_and_back) {  // in each second round from the other end
+    std::int64_t block = -1;
+    if (hand_out != HandOut::there_and_back) {
+      block = take();
+    } else {  // in each second round from the other end
       const std::int64_t begins = slot.round * slots;
       block = slot.round % 2 == 0 ? begins + slot.number : begins + slots - 1 - slot.number;
       if (block >= count) block = -1;

@@ -64,7 +64,6 @@ CoResidentCtas::CoResidentCtas(const TileProgram& program, const CtaSchedule& sc
     if (!in_step_) note_age(section, static_cast<std::int64_t>(section));
     turns_->push({0, section});
   }
-  for (Section& section : sections_) claim_ahead(section.teams);
 }
 
 std::vector<std::size_t> CoResidentCtas::divide(std::size_t slots) {
@@ -132,8 +131,7 @@ CoResidentCtas::Numbers CoResidentCtas::take(std::int64_t ctas) {
 }
 
 CoResidentCtas::Numbers CoResidentCtas::after(const Team& team) {
-  if (hand_out_ == HandOut::a_block_ahead) return team.claimed;
-  if (hand_out_ == HandOut::to_who_retires) return take(team.ctas);
+  if (hand_out_ != HandOut::there_and_back) return take(team.ctas);
   Numbers numbers;  // as far from the end of their round as those before were from the beginning of theirs
   for (std::int64_t cta = team.first; cta < team.first + team.ctas; ++cta) {
     const std::int64_t next = (cta / slots_ + 2) * slots_ - 1 - cta % slots_;
@@ -151,11 +149,6 @@ void CoResidentCtas::add(std::vector<Team>& teams, const Numbers& numbers) const
       teams.push_back({CtaWalk(program_, cta), cta});
     }
   }
-}
-
-void CoResidentCtas::claim_ahead(std::vector<Team>& teams) {
-  if (hand_out_ != HandOut::a_block_ahead) return;
-  for (Team& team : teams) team.claimed = take(team.ctas);
 }
 
 bool CoResidentCtas::in_step_with_last(std::int64_t cta) const {
@@ -183,7 +176,6 @@ void CoResidentCtas::replace(std::size_t number, std::size_t team) {
     for (int cta = 0; on_retired_ && cta < retired.ctas; ++cta) on_retired_();
     add(others, after(retired));
   } while (end < teams.size() && !teams[end].held && !CtaWalk(teams[end].walk).next(unused));
-  claim_ahead(others);
   const std::int64_t first = others.empty() ? kNone : others.front().first;
   const auto place = teams.erase(teams.begin() + static_cast<std::ptrdiff_t>(team),
                                  teams.begin() + static_cast<std::ptrdiff_t>(end));

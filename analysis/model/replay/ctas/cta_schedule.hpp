@@ -72,7 +72,6 @@ class CoResidentCtas {
     CtaWalk walk;        // of the first
     std::int64_t first;  // its number
     int ctas = 1;
-    Numbers claimed = {};                            // where blocks are handed out ahead
     std::optional<AccessGroup> held = std::nullopt;  // what the CTAs wait to do
   };
   static constexpr std::int64_t kNone = -1;
@@ -99,7 +98,6 @@ class CoResidentCtas {
   Numbers after(const Team& team);
   /// Adds CTAs to neighbouring slots' teams.
   void add(std::vector<Team>& teams, const Numbers& numbers) const;
-  void claim_ahead(std::vector<Team>& teams);
   bool in_step_with_last(std::int64_t cta) const;
   /// The accesses of the team's next step, if it is to make one now. @return false if it is to wait
   bool may_step(Team& team, AccessGroup& group);

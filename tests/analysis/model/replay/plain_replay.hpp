@@ -43,9 +43,6 @@ class PlainCtas {
       running_.push_back({CtaWalk(program, next_cta_), next_cta_});
       ++next_cta_;
     }
-    if (program.hand_out() == HandOut::a_block_ahead) {
-      for (Cta& cta : running_) cta.claimed = next_cta_++;
-    }
   }
 
   std::optional<PlainStep> next(AccessGroup& group) {
@@ -68,7 +65,6 @@ class PlainCtas {
         const std::int64_t next = number_after(cta);
         if (next >= program_.num_ctas()) break;
         cta = {CtaWalk(program_, next), next, cta.turn};
-        if (program_.hand_out() == HandOut::a_block_ahead) cta.claimed = next_cta_++;
         busy = cta.walk.next(group);
       }
       if (!busy) {
@@ -91,7 +87,6 @@ class PlainCtas {
     CtaWalk walk;
     std::int64_t index, turn = 0;
     std::uint32_t steps = 0;
-    std::int64_t claimed = 0;
     std::optional<AccessGroup> waits = std::nullopt;
   };
 
@@ -99,8 +94,6 @@ class PlainCtas {
   std::int64_t number_after(const Cta& cta) {
     const auto slots = static_cast<std::int64_t>(running_.size());
     switch (program_.hand_out()) {
-      case HandOut::a_block_ahead:
-        return cta.claimed;
       case HandOut::there_and_back:
         return (cta.index / slots + 1) * slots + (slots - 1 - cta.index % slots);
       default:

@@ -58,13 +58,12 @@ TEST_CASE("a CTA begins where one has ended, by hand") {
   clocks.begin = 10;
   clocks.between = 2;
   clocks.end = 5;
-  constexpr auto kRetires = HandOut::to_who_retires, kAhead = HandOut::a_block_ahead;
+  constexpr auto kRetires = HandOut::to_who_retires, kEnds = HandOut::to_who_ends;
   CHECK(end_of_ctas({10, 1, 1}, 2, clocks, kRetires) == 35);  // beside the long one two short ones: 17 + 17
   CHECK(end_of_ctas({1, 1, 10}, 2, clocks, kRetires) == 17 + 35);
   CHECK(end_of_ctas({0, 0}, 1, clocks, kRetires) == 10);  // who sees nothing stores
   CHECK(end_of_ctas({10, 1, 1}, 3, clocks, kRetires) == 35);
-  // Who has the long one has asked for the third when it began.
-  CHECK(end_of_ctas({10, 1, 1}, 2, clocks, kAhead) == 35 + 17);
+  CHECK(end_of_ctas({10, 1, 1}, 2, clocks, kEnds) == 35);
   // 0 3 4 and 1 2 5: the third long one meets the second.
   CHECK(end_of_ctas({1, 10, 10, 1, 1, 1}, 2, clocks, HandOut::there_and_back) == 35 + 35 + 17);
 }
