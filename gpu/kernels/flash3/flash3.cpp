@@ -100,7 +100,8 @@ double end_of_forward(const AttentionProblem& problem, const ForwardChoice& choi
 
 /// The way that ends first.
 ForwardChoice forward_choice(const AttentionProblem& problem) {
-  constexpr int kMostTiles = 3 * kHopperMultiprocessors;  // more fill the device whole
+  constexpr int kMostTiles = 3 * kHopperMultiprocessors;  // of 64 rows; more fill the device whole
+  constexpr int kMostItems = 8 * kHopperMultiprocessors;  // tiles with their splits
   constexpr double kShareOfOthers = 0.95;                 // that a choice is tried for
   constexpr int kMostSplits = 16;
   if (is_fp8(problem.dtype)) return {};
@@ -117,7 +118,7 @@ ForwardChoice forward_choice(const AttentionProblem& problem) {
       const std::int64_t tiles = heads * ((rows + tile.block_m - 1) / tile.block_m);
       if (low && (short_walks || tiles > kMostTiles)) continue;
       const std::int64_t most =
-          short_walks ? 1 : std::min({std::int64_t{kMostSplits}, kMostTiles / tiles, problem.seqlen_k / 256});
+          short_walks ? 1 : std::min({std::int64_t{kMostSplits}, kMostItems / tiles, problem.seqlen_k / 256});
       for (int splits = 1; splits <= std::max<std::int64_t>(most, 1); ++splits) {
         const double end = end_of_forward(problem, {low, splits, packed});
         if (end >= kShareOfOthers * first) continue;
