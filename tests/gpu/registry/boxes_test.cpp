@@ -31,7 +31,7 @@ void check(AttentionProblem problem, Direction direction, double counted) {
   const Kernel& flash3 = find_gpu_kernel("gpu:flash3").row;
   int passes = 0;
   for (const TileProgram& program : flash3.programs(direction, problem, flash3.default_options(problem))) {
-    CHECK(program.boxes.empty() == program.phases.empty());
+    CHECK(program.boxes.empty() == (program.phases.empty() || program.name == PassName::combine));
     if (program.boxes.empty()) continue;
     CHECK(std::abs(reads_over_tiles(program) - counted) < 0.0005);
     ++passes;
@@ -50,20 +50,20 @@ TEST_CASE(
       {200, 1.480}, {216, 1.370}, {224, 1.143}, {232, 1.276}, {248, 1.194}, {256, 1.000}};
   const std::map<int, double> of_fp8 = {{48, 2.000},  {64, 1.000},  {96, 1.333},
                                         {128, 1.000}, {208, 1.462}, {240, 1.267}};
-  AttentionProblem problem{.batch = 1, .heads = 2, .seqlen_q = 1536, .seqlen_k = 1536};
+  AttentionProblem problem{.batch = 1, .heads = 2};
   problem.heads_kv = 2;
   problem.dtype = ElementType::fp16;
   for (const auto& [head_dim, counted] : of_16_bits) {
     problem.head_dim = head_dim;
-    // A multiple of every tile's rows, so that none is ragged.
-    problem.seqlen_q = problem.seqlen_k = 1920;
+    // A multiple of every tile's rows, so that none is ragged: of 64, 96, 112, 128 and 192.
+    problem.seqlen_q = problem.seqlen_k = 2688;
     check(problem, Direction::backward, counted);
-    problem.seqlen_q = problem.seqlen_k = 1536;
     check(problem, Direction::forward, counted);
   }
   problem.dtype = ElementType::fp8e4m3;
   for (const auto& [head_dim, counted] : of_fp8) {
     problem.head_dim = head_dim;
+    problem.seqlen_q = problem.seqlen_k = 1536;
     check(problem, Direction::forward, counted);
   }
 }
