@@ -159,37 +159,6 @@ struct ConvertArguments {
   bool sums_may_lack = false;  // of q tiles that see no key
 };
 
-/// As many fp32 sums as make 16 bytes of the type, or one.
-template <typename Element, bool kChunks>
-struct Sums {
-  static constexpr int kFours = kChunks ? Chunk<Element>::kSize / 4 : 0;
-  float4 fours[kChunks ? kFours : 1];
-
-  __device__ __forceinline__ void load(const float* source) {
-    if constexpr (kChunks) {
-#pragma unroll
-      for (int i = 0; i < kFours; ++i) fours[i] = reinterpret_cast<const float4*>(source)[i];
-    } else {
-      fours[0].x = *source;
-    }
-  }
-  __device__ __forceinline__ void round_to(Element* target, float factor) const {
-    if constexpr (kChunks) {
-      Chunk<Element> rounded;
-#pragma unroll
-      for (int i = 0; i < kFours; ++i) {
-        rounded.x[4 * i] = narrow<Element>(fours[i].x * factor);
-        rounded.x[4 * i + 1] = narrow<Element>(fours[i].y * factor);
-        rounded.x[4 * i + 2] = narrow<Element>(fours[i].z * factor);
-        rounded.x[4 * i + 3] = narrow<Element>(fours[i].w * factor);
-      }
-      *reinterpret_cast<Chunk<Element>*>(target) = rounded;
-    } else {
-      *target = narrow<Element>(fours[0].x * factor);
-    }
-  }
-};
-
 template <typename Element, bool kChunks>
 __global__ void convert_pass(const __grid_constant__ ConvertArguments args, int lanes) {
   using Part = std::conditional_t<kChunks, Chunk<Element>, Element>;
@@ -202,22 +171,30 @@ __global__ void convert_pass(const __grid_constant__ ConvertArguments args, int 
   gpu::sm90::let_next_kernel_begin();
   gpu::sm90::wait_for_kernel_before();
   const bool lacks = args.sums_may_lack && kv_tiles(args.common.band, args.tile, work.first_block).empty();
-  const int rows_at_once = kElementwiseThreads / lanes;
-  for (int first = work.first_block * args.block_rows + thread / lanes; first < end;
-       first += kRowsInFlight * rows_at_once) {
+  for (int row = work.first_block * args.block_rows + thread / lanes; row < end;
+       row += kElementwiseThreads / lanes) {
     for (int i = 0; i < args.count; ++i) {
-      const Conversion& of = args.conversions[i];
+      const auto* source = args.conversions[i].source.row<const float>(batch, head, row);
+      auto* target = args.conversions[i].target.row<Element>(batch, head, row);
+      const float factor = args.conversions[i].factor;
       for (int col = thread % lanes * kWidth; col < args.common.head_dim; col += lanes * kWidth) {
-        Sums<Element, kChunks> sums[kRowsInFlight] = {};
+        if constexpr (kChunks) {
+          float4 parts[kWidth / 4];  // all asked for before the first is used
 #pragma unroll
-        for (int r = 0; r < kRowsInFlight; ++r) {
-          const int row = first + r * rows_at_once;
-          if (row < end && !lacks) sums[r].load(of.source.row<const float>(batch, head, row) + col);
-        }
+          for (int i = 0; i < kWidth / 4; ++i) {
+            parts[i] = lacks ? float4{} : reinterpret_cast<const float4*>(source + col)[i];
+          }
+          Chunk<Element> rounded;
 #pragma unroll
-        for (int r = 0; r < kRowsInFlight; ++r) {
-          const int row = first + r * rows_at_once;
-          if (row < end) sums[r].round_to(of.target.row<Element>(batch, head, row) + col, of.factor);
+          for (int i = 0; i < kWidth / 4; ++i) {
+            rounded.x[4 * i] = narrow<Element>(parts[i].x * factor);
+            rounded.x[4 * i + 1] = narrow<Element>(parts[i].y * factor);
+            rounded.x[4 * i + 2] = narrow<Element>(parts[i].z * factor);
+            rounded.x[4 * i + 3] = narrow<Element>(parts[i].w * factor);
+          }
+          *reinterpret_cast<Chunk<Element>*>(target + col) = rounded;
+        } else {
+          target[col] = narrow<Element>(lacks ? 0.0f : source[col] * factor);
         }
       }
     }

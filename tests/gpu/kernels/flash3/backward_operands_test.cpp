@@ -15,7 +15,7 @@ using namespace tilescope::testing;
 
 namespace {
 
-constexpr int kHeadDims[] = {64, 96, 128, 192, 256};
+constexpr int kHeadDims[] = {64, 80, 96, 128, 192, 256};
 
 std::uint32_t row_bytes(int rows) { return static_cast<std::uint32_t>(128 * rows); }
 std::uint32_t panel_bytes(const PanelTile& tile, int panels) {
@@ -111,7 +111,10 @@ TEST_CASE("the shares of flash3's two backward warpgroups are the whole tile, ea
     CHECK(computed_scores == times * block_m * block_n);
     CHECK(dk.size() == static_cast<std::size_t>(block_n * head_dim));
     CHECK(computed_dk == times * block_n * head_dim);
-    // Whole panels: the last may have columns beyond head_dim, which are 0 and not stored.
-    CHECK(dq.size() == static_cast<std::size_t>(block_m * 64 * shape.kv_tile().panels()));
+    // Whole panels, or halves of them: the last may have columns beyond head_dim, which are 0 and not stored.
+    const int dq_cols = shape.dq_by_queries() ? 64 : shape.dq_cols(0) + shape.dq_cols(1);
+    CHECK(dq_cols >= head_dim);
+    CHECK(dq_cols == (shape.apart ? (head_dim + 31) / 32 * 32 : 64 * shape.kv_tile().panels()));
+    CHECK(dq.size() == static_cast<std::size_t>(block_m * dq_cols));
   }
 }

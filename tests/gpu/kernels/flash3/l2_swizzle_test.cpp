@@ -2,6 +2,8 @@
 // In which order gpu:flash3 issues the tiles of masked problems, and which CTAs are persistent.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "gpu/kernels/flash3/flash3.hpp"
 
 using namespace tilescope;
@@ -24,8 +26,10 @@ Grid backward_grid(const AttentionProblem& problem, BackwardOrder order) {
   ProgramOptions options = Flash3::default_options(problem);
   options.backward = order;
   const auto programs = build_programs(Flash3::algorithm, Direction::backward, problem, options);
-  CHECK(programs.at(1).name == PassName::dkdvdq);
-  return programs.at(1).grid;
+  const auto pass = std::find_if(programs.begin(), programs.end(),
+                                 [](const TileProgram& program) { return program.name == PassName::dkdvdq; });
+  REQUIRE(pass != programs.end());
+  return pass->grid;
 }
 
 }  // namespace
@@ -80,18 +84,34 @@ TEST_CASE("the last L2 swizzle is large enough for its longest tile to end with 
   grouped.heads_kv = 8;
   // A head's longest kv tile takes 24 q tiles of 8 heads; all of them, on 132 multiprocessors, 1.5 times as
   // long.
-  CHECK(backward_grid(grouped, BackwardOrder::fused).swizzled_heads == 16);
+  const Grid grid = backward_grid(grouped, BackwardOrder::fused);
+  CHECK(grid.swizzled_heads == 16 * grid.num_splits);
   CHECK(flash3_least_heads(10, 1320000, 64) == 1);
   CHECK(flash3_least_heads(500, 132000, 64) == 33);
   CHECK(flash3_least_heads(1000, 132000, 64) == 64);
 }
 
-TEST_CASE("q tiles are 64 rows high where whole ones would leave multiprocessors without work") {
+TEST_CASE(
+    "keys are split, or q tiles 64 rows high, where whole ones would leave multiprocessors without work") {
   const auto forward_tile = [](const AttentionProblem& problem) {
     return Flash3::default_options(problem)[PassName::forward].tile;
   };
-  CHECK(forward_tile(causal(1, 1, 8192, 64)) == TileShape{64, 128});
+  const auto splits = [](const AttentionProblem& problem) {
+    return Flash3::default_options(problem).splits.value;
+  };
   CHECK(forward_tile(causal(1, 1, 8192, 128)) == TileShape{64, 128});
+  CHECK(splits(causal(1, 1, 8192, 64)) > 1);
+  CHECK(splits(causal(1, 1, 2000, 256)) > 1);
+  CHECK(splits(causal(4, 32, 4096, 64)) == 0);
+  CHECK(splits(causal(4, 32, 4096, 256)) == 0);
+  CHECK(splits(causal(1, 1, 300, 128)) == 0);  // few keys
+  AttentionProblem few = causal(8, 16, 2000, 128);
+  few.causal = false;
+  few.heads_kv = 2;
+  few.seqlen_q = 20;
+  CHECK(Flash3::default_options(few).pack_gqa);
+  few.causal = true;
+  CHECK(!Flash3::default_options(few).pack_gqa);
   CHECK(forward_tile(causal(4, 32, 4096, 64)) == TileShape{256, 64});
   CHECK(forward_tile(causal(4, 32, 4096, 128)) == TileShape{128, 128});
   CHECK(forward_tile(causal(1, 1, 300, 128)) == TileShape{128, 128});
