@@ -78,8 +78,8 @@ TEST_CASE("a step's clocks are those of its products, scores and bytes by hand")
 
 TEST_CASE("head dimensions cost what they are padded to") {
   const Machine machine = load_machine("h200");
-  const auto padded = clocks_of("gpu:flash3", long_problem(72), PassName::forward, machine);
-  const auto whole = clocks_of("gpu:flash3", long_problem(80), PassName::forward, machine);
+  const auto padded = clocks_of("gpu:flash3", long_problem(144), PassName::forward, machine);
+  const auto whole = clocks_of("gpu:flash3", long_problem(160), PassName::forward, machine);
   REQUIRE(padded);
   CHECK(padded->step.tensor == whole->step.tensor);
   CHECK(padded->step.in == whole->step.in);  // boxes bring zeros
