@@ -16,6 +16,14 @@ std::vector<Direction> directions_of(const RunEntry& run) {
   return directions;
 }
 
+/// The kernel's own options but for splits of keys and packed heads, which a pass names where it has them.
+ProgramOptions options_before_choices(const RunEntry& run, const Kernel& kernel) {
+  ProgramOptions options = kernel.default_options(run.problem);
+  options.splits = {};
+  options.pack_gqa = false;
+  return options;
+}
+
 void take_choices(ProgramOptions& options, const PassChoices& choices) {
   if (choices.diagonal_slices) options.diagonal_slices = static_cast<int>(*choices.diagonal_slices);
   if (choices.splits) options.splits = *choices.splits;
@@ -42,7 +50,7 @@ bool same_runs(const RunRecord& one, const RunRecord& other) {
 }  // namespace
 
 ProgramOptions options_of(const RunEntry& run, const Kernel& kernel) {
-  ProgramOptions options = kernel.default_options(run.problem);
+  ProgramOptions options = options_before_choices(run, kernel);
   options.order = run.order.value_or(TileOrder::row_major);
   options.scan = run.scan.value_or(Scan::ascending);
   for (const PassRecord& pass : run.passes) {
@@ -94,7 +102,7 @@ bool only_timed(const RunEntry& run) {
 
 RunEntry simulate_apart(const RunEntry& run, const Kernel& kernel, const Machine& machine,
                         SimulationOptions options) {
-  ProgramOptions chosen = kernel.default_options(run.problem);
+  ProgramOptions chosen = options_before_choices(run, kernel);
   if (run.order) chosen.order = *run.order;
   if (run.scan) chosen.scan = *run.scan;
   for (const PassRecord& pass : run.passes) {

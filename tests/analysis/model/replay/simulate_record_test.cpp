@@ -11,6 +11,24 @@ namespace {
 
 constexpr Direction kForwardBackward[] = {Direction::forward, Direction::backward};
 
+TEST_CASE("a record without splits and packed heads has none, whatever its kernel would choose") {
+  const Kernel& kernel = find_kernel("gpu:flash3");
+  AttentionProblem p{.heads = 16, .heads_kv = 2, .seqlen_q = 20, .seqlen_k = 8192, .head_dim = 128};
+  p.dtype = ElementType::fp16;
+  ProgramOptions options = kernel.default_options(p);
+  REQUIRE(options.splits != SplitPolicy{});
+  REQUIRE(options.pack_gqa);
+  options.splits = {};
+  options.pack_gqa = false;
+  const Machine machine = load_machine("h200");
+  const Direction forward[] = {Direction::forward};
+  const RunEntry run =
+      simulate_run(kernel, p, plan_passes(kernel, p, forward, options, machine), machine, {.replay = false});
+  CHECK(options_of(run, kernel).splits == SplitPolicy{});
+  CHECK(!options_of(run, kernel).pack_gqa);
+  CHECK(simulate_again(run, kernel, machine, {.replay = false}) == run);
+}
+
 TEST_CASE("simulating a record again reproduces it, whatever its kernel's choices were") {
   const Machine machine = load_machine("a100-40gb");
   for (unsigned seed = 0; seed < 40; ++seed) {
