@@ -23,13 +23,6 @@
 namespace tilescope::cli {
 namespace {
 
-bool fits(const SimulateJob& job) {
-  return std::all_of(job.passes.begin(), job.passes.end(), [&job](const PlannedPass& pass) {
-    if (job.kernel->launch_shape != nullptr) return true;  // compiled, so it fits
-    return job.machine->fits(pass.program.shared_bytes());
-  });
-}
-
 /// What was tried: one kernel, one direction, each run with choices of its own.
 struct ByteTuning {
   std::vector<RunEntry> front;   // no other run moves less at one boundary and no more at the other
@@ -123,7 +116,7 @@ ByteTuning try_choices(const Kernel& kernel, const AttentionProblem& problem, Di
   std::vector<SimulateJob> jobs;
   for (const ProgramOptions& options : choices_of(kernel, problem, direction, own)) {
     SimulateJob job = plan_job(kernel, problem, options, {direction}, machine);
-    if (jobs.empty() || fits(job)) {
+    if (jobs.empty() || fits(kernel, job.passes, machine)) {
       jobs.push_back(std::move(job));
     } else {
       ++tuning.too_large;

@@ -37,14 +37,14 @@ std::vector<int> query_splits_of(const Kernel& kernel, Direction direction, cons
   return splits;
 }
 
+}  // namespace
+
 bool fits(const Kernel& kernel, const std::vector<PlannedPass>& passes, const Machine& machine) {
   return kernel.launch_shape != nullptr ||  // compiled, so it fits
          std::all_of(passes.begin(), passes.end(), [&machine](const PlannedPass& pass) {
            return machine.fits(pass.program.shared_bytes());
          });
 }
-
-}  // namespace
 
 std::vector<ProgramOptions> choices_of(const Kernel& kernel, const AttentionProblem& problem,
                                        Direction direction, const ProgramOptions& own) {

@@ -19,6 +19,9 @@ namespace tilescope {
 std::vector<ProgramOptions> choices_of(const Kernel& kernel, const AttentionProblem& problem,
                                        Direction direction, const ProgramOptions& own);
 
+/// Whether an SM's shared memory has room for the passes' tiles.
+bool fits(const Kernel& kernel, const std::vector<PlannedPass>& passes, const Machine& machine);
+
 /// Least time that the machine's rates allow the direction. [s]
 double bound_seconds(const RunEntry& run, Direction direction, const Machine& machine);
 
