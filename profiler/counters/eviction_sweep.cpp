@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "profiler/timing/timed_samples.hpp"
+
 namespace tilescope {
 namespace {
 
@@ -65,7 +67,7 @@ int attribute(const DriverLibrary& driver, CUdevice_attribute which) {
 
 EvictionSweep::EvictionSweep(std::shared_ptr<const DriverLibrary> driver) : driver_(std::move(driver)) {
   const int l2_bytes = std::max(attribute(*driver_, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE), 1 << 20);
-  bytes_ = static_cast<std::size_t>(l2_bytes) * kL2Multiples / 16 * 16;
+  bytes_ = static_cast<std::size_t>(l2_bytes) * kSweptL2Multiples / 16 * 16;
   blocks_ =
       kBlocksPerSm * static_cast<unsigned>(attribute(*driver_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   TILESCOPE_DRIVER_CALL(*driver_, cuModuleLoadData, &module_, kPtx);

@@ -12,7 +12,7 @@ namespace tilescope {
 /// The buffer and kernel for one context.
 class EvictionSweep {
  public:
-  /// Takes device memory of kL2Multiples times the L2. The context must be current.
+  /// Takes device memory of kSweptL2Multiples times the L2. The context must be current.
   /// @throws MachineLacks, DriverError
   explicit EvictionSweep(std::shared_ptr<const DriverLibrary> driver);
   ~EvictionSweep();
@@ -22,9 +22,6 @@ class EvictionSweep {
   /// Enqueues one sweep.
   void enqueue(CUstream stream) const;
   std::size_t bytes() const { return bytes_; }
-
-  // L2 replaces lines by a rule of its own: a buffer of its size would leave old lines standing.
-  static constexpr int kL2Multiples = 4;
 
  private:
   std::shared_ptr<const DriverLibrary> driver_;

@@ -11,6 +11,9 @@ namespace tilescope {
 /// behind.
 enum class L2State { cold, warm };
 std::string_view to_string(L2State state);
+// L2 replaces lines by a rule of its own: after reads of a buffer of its size old lines would stand. Before
+// work that begins cold, so many times its size are read.
+constexpr int kSweptL2Multiples = 4;
 /// @throws BadInput
 L2State parse_l2_state(std::string_view text);
 

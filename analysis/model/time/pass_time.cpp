@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "analysis/model/time/closed_network.hpp"
-#include "profiler/counters/eviction_sweep.hpp"
+#include "profiler/timing/timed_samples.hpp"
 
 namespace tilescope {
 namespace {
@@ -120,7 +120,7 @@ std::optional<PredictedTime> predicted_time(const Kernel& kernel, const TileProg
     const double all = clocks->once + end_of_ctas(steps, running, *clocks, program.hand_out());
     const double multiplied = clocks->multiplied * std::accumulate(steps.begin(), steps.end(), 0.0);
     // Before each launch that is timed cold, a sweep reads several times the L2, while tensor cores rest.
-    const double swept = EvictionSweep::kL2Multiples * static_cast<double>(machine.l2_bytes.value) /
+    const double swept = kSweptL2Multiples * static_cast<double>(machine.l2_bytes.value) /
                          machine.dram_bytes_per_second.value * machine.boost_hz();
     time.sm_clock_hz = machine.clock_at(multiplied / (static_cast<double>(sms) * (all + swept)));
     // Two tiles of a stream come while one is computed.
