@@ -133,6 +133,9 @@ struct Kernel {
   std::uint32_t dynamic_shared_begin = 0;  // and where the dynamic ones begin
   std::uint32_t local_bytes = 0;           // of a thread
   std::uint32_t max_threads = 1024;        // .maxntid
+  std::uint32_t max_cluster = 16;          // .maxclusterrank [CTAs]
+  std::array<std::uint32_t, 3> required_threads{},
+      required_cluster{};  // .reqntid, .reqnctapercluster; 0: any
   std::vector<Constant> constants;
   std::vector<Function> functions;
   std::vector<Instruction> instructions;

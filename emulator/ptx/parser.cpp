@@ -21,7 +21,7 @@ constexpr std::int64_t kMostRegisters = 1 << 19;
 constexpr std::int64_t kMostFiles = 1 << 20;
 constexpr std::size_t kMostInlined = 64;  // functions in each other
 constexpr int kNewestMajorVersion = 9;    // PTX ISA 9.x
-constexpr std::int64_t kMostAlign = 1 << 16;
+constexpr std::int64_t kMostAlign = 1 << 16, kMostBound = 1024;
 
 }  // namespace
 
@@ -210,21 +210,36 @@ void Parser::read_parameters(Kernel& kernel, KernelBuilder& builder) {
   }
 }
 
+/// One to three numbers, or none.
+std::vector<std::uint32_t> Parser::read_bounds() {
+  std::vector<std::uint32_t> bounds;
+  if (!begins_number(lexer_.peek().text)) return bounds;
+  do {
+    bounds.push_back(static_cast<std::uint32_t>(read_integer(1, kMostBound, "a bound of launches")));
+  } while (bounds.size() < 3 && lexer_.accept(","));
+  return bounds;
+}
+
 void Parser::read_launch_bounds(Kernel& kernel) {
+  const auto extent = [](const std::vector<std::uint32_t>& bounds) {
+    std::array<std::uint32_t, 3> all{1, 1, 1};
+    std::copy(bounds.begin(), bounds.end(), all.begin());
+    return all;
+  };
   while (!lexer_.peek().is("{")) {
     const Token token = lexer_.next();
-    if (token.is(".blocksareclusters")) continue;
-    std::int64_t product = 1;
-    if (begins_number(lexer_.peek().text)) {
-      do {
-        product *= read_integer();
-      } while (lexer_.accept(","));
-    }
-    if (token.is(".maxntid") || token.is(".reqntid")) {
-      kernel.max_threads = static_cast<std::uint32_t>(product);
+    const std::vector<std::uint32_t> bounds = read_bounds();
+    const bool empty = bounds.empty();
+    const auto [x, y, z] = extent(bounds);
+    if ((token.is(".maxntid") || token.is(".reqntid")) && !empty) {
+      kernel.max_threads = x * y * z;
+      if (token.is(".reqntid")) kernel.required_threads = {x, y, z};
+    } else if (token.is(".reqnctapercluster") && !empty) {
+      kernel.required_cluster = {x, y, z};
+    } else if (token.is(".maxclusterrank") && !empty) {
+      kernel.max_cluster = x;
     } else if (!token.is(".minnctapersm") && !token.is(".maxnctapersm") && !token.is(".maxnreg") &&
-               !token.is(".explicitcluster") && !token.is(".reqnctapercluster") &&
-               !token.is(".maxclusterrank")) {
+               !token.is(".explicitcluster")) {
       lexer_.fail("unknown directive of a kernel", token);
     }
   }

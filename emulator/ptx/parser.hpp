@@ -44,6 +44,7 @@ class Parser {
   void read_kernel();
   void read_parameters(Kernel& kernel, KernelBuilder& builder);
   void read_launch_bounds(Kernel& kernel);
+  std::vector<std::uint32_t> read_bounds();
   void read_body(Kernel& kernel, KernelBuilder& builder);
   void find_functions(std::string_view text);
   void read_functions(Kernel& kernel, KernelBuilder& builder);

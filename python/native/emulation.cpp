@@ -56,6 +56,7 @@ EmulationResult emulate(const EmulationRequest& request) {
   call.shared_bytes = request.shared_bytes;
   call.arguments = arguments_of(request.arguments, request.uninitialised);
   call.reachable = arguments_of(request.reachable, request.uninitialised);
+  call.attributes = {request.max_dynamic_shared, request.non_portable_cluster};
   call.registers = request.registers;
   call.options.races = request.races;
   call.options.seed = request.seed;

@@ -310,10 +310,24 @@ void bind_emulation(nb::module_& module) {
       [](std::vector<std::string> argv, std::string ptx, std::string kernel, std::array<unsigned, 3> grid,
          std::array<unsigned, 3> block, std::array<unsigned, 3> cluster, const Bytes& arguments,
          const Bytes& reachable, const std::vector<std::uintptr_t>& uninitialised, std::uint32_t shared,
+         std::optional<std::uint32_t> max_dynamic_shared, bool non_portable_cluster,
          std::optional<int> registers, bool races, std::uint64_t seed, double most_seconds) {
-        EmulationRequest request{
-            std::move(argv), std::move(ptx), std::move(kernel), grid,  block, cluster,     {}, {},
-            uninitialised,   shared,         registers,         races, seed,  most_seconds};
+        EmulationRequest request{std::move(argv),
+                                 std::move(ptx),
+                                 std::move(kernel),
+                                 grid,
+                                 block,
+                                 cluster,
+                                 {},
+                                 {},
+                                 uninitialised,
+                                 shared,
+                                 max_dynamic_shared,
+                                 non_portable_cluster,
+                                 registers,
+                                 races,
+                                 seed,
+                                 most_seconds};
         for (const auto& [from, to] :
              {std::pair(&arguments, &request.arguments), {&reachable, &request.reachable}}) {
           for (const auto& [name, address, bytes, value] : *from)
@@ -325,7 +339,8 @@ void bind_emulation(nb::module_& module) {
                           nb::bytes(result.printed.data(), result.printed.size()));
       },
       "argv"_a, "ptx"_a, "kernel"_a, "grid"_a, "block"_a, "cluster"_a, "arguments"_a, "reachable"_a,
-      "uninitialised"_a, "shared"_a, "registers"_a.none(), "races"_a, "seed"_a, "most_seconds"_a);
+      "uninitialised"_a, "shared"_a, "max_dynamic_shared"_a.none(), "non_portable_cluster"_a,
+      "registers"_a.none(), "races"_a, "seed"_a, "most_seconds"_a);
   module.def("kernel_parameters", &kernel_parameters, "ptx"_a, "kernel"_a);
   module.def(
       "address_of",

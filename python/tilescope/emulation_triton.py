@@ -166,7 +166,7 @@ def emulate_triton(
         memory,
         arguments,
         reachable,
-        metadata.shared,
+        (metadata.shared, metadata.shared, metadata.num_ctas > 8),  # as Triton's launcher asks
         _registers(compiled.asm["cubin"]),
         races,
         emulated_seed,

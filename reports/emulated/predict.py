@@ -58,7 +58,7 @@ def predict(name: str, case_name: str, sizes: dict[str, int], folder: Path) -> d
     made = compiled(name, case_name, case)
     registers, spills = assemble(made["ptx"], name, folder)
     launch = {"grid": case.grid, "block": made["block"], "shared": made["shared"], "registers": registers}
-    result = ts.emulate(made["ptx"], **launch, args=in_order(case, made)).check()
+    result = ts.emulate(made["ptx"], **launch, max_dynamic_shared=made["shared"], args=in_order(case, made)).check()
     wrong = cases.wrong_results(case)
     assert not wrong, f"{name}: {wrong}"
     told = result.record.json["kernels"][0]["emulated"]

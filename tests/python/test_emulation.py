@@ -30,6 +30,7 @@ def launch(name, case, **changes):
         scratch = [np.zeros(size * ctas, np.uint8) if size else None for size in made["scratch"]]
         given = [case.arguments[each] for each in made["arguments"]]
         options |= {"block": 32 * made["warps"], "shared": made["shared"], "args": [*given, *scratch]}
+    options["max_dynamic_shared"] = options["shared"]
     options |= changes
     return ts.emulate(options.pop("ptx", made["ptx"]), **options)
 
@@ -188,6 +189,9 @@ def test_arguments_that_do_not_fit_are_one_sentence():
     assert "must be contiguous" in refusal(args=[np.zeros((9, 9))[::2, ::2], *good["args"][1:]])
     assert "must be PTX with a kernel" in refusal(ptx="nowhere.ptx")
     assert "0 ... 232448" in refusal(shared=-1)
+    assert "did not ask for more than 49152 B" in refusal(shared=50000)
+    assert "asked for 49999 B" in refusal(shared=50000, max_dynamic_shared=49999)
+    assert "compiled for 128x1x1 (.reqntid)" in refusal(block=256)
     unknown = ptx.replace("add.f32", "add.q7").replace("setp.lt", "setp.zz")
     assert "2 instructions that are not known" in refusal(ptx=unknown)
 
