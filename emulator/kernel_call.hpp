@@ -54,6 +54,7 @@ struct KernelCall {
   std::optional<int> registers{};
   HostAttributes attributes{};
   Options options{};
+  L2Listener* l2 = nullptr;  // told what SMs ask of the L2
 };
 
 /// @throws BadInput with line and text at PTX that is damaged or newer than what is known

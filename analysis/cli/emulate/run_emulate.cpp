@@ -7,6 +7,7 @@
 
 #include "analysis/cli/emulate/emulate.hpp"
 #include "analysis/cli/emulate/emulate_arguments.hpp"
+#include "analysis/emulation/call_with_dram.hpp"
 #include "analysis/emulation/emulated_record.hpp"
 #include "common/log.hpp"
 
@@ -36,7 +37,7 @@ int run_emulate(const EmulateArguments& arguments, const CommandContext& context
   options.threads = static_cast<int>(
       arguments.threads > 0 ? arguments.threads : std::max(1u, std::thread::hardware_concurrency()));
   options.most_seconds = static_cast<double>(arguments.most_seconds);
-  emulator::ToldLaunch told = call_and_tell(module, launch.call);
+  emulator::ToldLaunch told = call_with_dram(module, launch.call);
   if (assembled && assembled->spill_store_bytes + assembled->spill_load_bytes > 0)
     told.result.counts.notes.push_back(
         fmt::format("ptxas spills: {} B of stores and {} B of loads stand in a thread's code, which are "
