@@ -110,6 +110,7 @@ struct Function {
     std::uint8_t bytes = 0;  // 0 of predicates
   };
   std::string name;
+  std::uint64_t address = 0;                  // as kernels see it, the same in all of a module
   std::uint32_t entry = 0;                    // index of its first instruction
   std::vector<Variable> results, parameters;  // in local memory
   std::vector<Registers> registers;
