@@ -41,12 +41,13 @@ void require_launchable(const Function& function, const Launch& launch) {
   throw CudaFailure(status, refused->text + ", kernel " + launch.kernel->name);
 }
 
-/// TILESCOPE_EMULATED_SEED, _STEPS (the most of a launch), _RACES (1: look for them).
+/// TILESCOPE_EMULATED_SEED, _STEPS (the most of a launch), _RACES (1: look for them), _THREADS.
 Options options_from_environment() {
   Options options;
   options.seed = from_environment("TILESCOPE_EMULATED_SEED", options.seed);
   options.step_limit = from_environment("TILESCOPE_EMULATED_STEPS", options.step_limit);
   options.races = from_environment("TILESCOPE_EMULATED_RACES", static_cast<int>(options.races)) != 0;
+  options.threads = from_environment("TILESCOPE_EMULATED_THREADS", options.threads);
   return options;
 }
 
