@@ -12,8 +12,8 @@ extern "C" __global__ void store_without_proxy_fence(const float* x, float* out)
 #endif
   __syncthreads();
   if (threadIdx.x == 0) {
-    ptx::cp_async_bulk(ptx::space_global, ptx::space_shared, out + blockIdx.x * 128, tile,
-                       sizeof tile);  // FAULT
+    float* const to = out + blockIdx.x * 128;
+    ptx::cp_async_bulk(ptx::space_global, ptx::space_shared, to, tile, sizeof tile);  // FAULT
     ptx::cp_async_bulk_commit_group();
     ptx::cp_async_bulk_wait_group_read(ptx::n32_t<0>());
   }
