@@ -39,6 +39,9 @@ void Parser::read_instruction(Kernel& kernel, KernelBuilder& builder) {
     read_call(kernel, builder, instruction);
   } else if (instruction.opcode.starts_with("brx.idx")) {
     read_indexed_branch(builder, instruction);
+  } else if (instruction.opcode.starts_with("createpolicy")) {  // of the caches, which goes unread
+    instruction.operands.push_back(read_operand(builder, 0));
+    while (!lexer_.peek().is(";") && !lexer_.peek().text.empty()) lexer_.next();
   } else if (!lexer_.peek().is(";")) {
     do {
       instruction.operands.push_back(read_operand(builder, instruction.operands.size()));

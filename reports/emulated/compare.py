@@ -126,7 +126,9 @@ def judged(told: list[Row], level: str) -> str:
 def judged_dram(told: list[Row]) -> str:
     """With a table of the failures alone."""
     failed, worst = [row for row in told if row["failed"]], max(told, key=lambda row: abs(row["off"]))
-    verdict = f"{len(told) - len(failed)} of {len(told)} within {OF_DRAM:.0%}, {worst['name']} worst: {worst['off']:+.2%}."
+    verdict = (
+        f"{len(told) - len(failed)} of {len(told)} within {OF_DRAM:.0%}, {worst['name']} worst: {worst['off']:+.2%}."
+    )
     return f"{verdict}\n\n{table(failed)}" if failed else verdict
 
 

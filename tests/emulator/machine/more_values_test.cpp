@@ -123,6 +123,7 @@ TEST_CASE("emulator: carries, sums of bytes, fields") {
       {"bmsk.clamp.b32 %r10, 4, 40", 0xfffffff0},
       {"szext.clamp.s32 %r10, 0xff, 8", 0xffffffff},
       {"szext.clamp.u32 %r10, 0x1ff, 8", 0xff},
+      {"createpolicy.fractional.L2::evict_first.b64 %rd1, 1.0;\nmov.u32 %r10, 3", 3},
   });
 }
 
