@@ -68,7 +68,7 @@ class Emulation:
             Finding(found["kind"], found["is_error"], found["places"], found["text"])
             for found in told.get("findings", ())
         ]
-        self.notes: list[str] = told.get("notes", [])  #: what of the numbers is modelled, and how
+        self.notes: list[str] = told.get("notes", [])  #: what of the numbers is modelled, and how; advice
 
     @property
     def bytes(self) -> float:
@@ -111,7 +111,8 @@ class Emulation:
             for line in self.lines
             if line["requests"]
         ]
-        return "\n".join([repr(self), text_table(rows), *map(repr, self.findings)])
+        advice = (note for note in self.notes if note.startswith("advice: "))
+        return "\n".join([repr(self), text_table(rows), *map(repr, self.findings), *advice])
 
 
 def _extent(name: str, given: Any) -> tuple[int, int, int]:

@@ -70,6 +70,7 @@ TEST_CASE("emulate: a right kernel has its bytes, and nothing is found") {
   CHECK(verdict.at("races") == 0);
   CHECK(verdict.at("right").is_null());
   CHECK(verdict.at("bytes_over_must") == 1.0);
+  CHECK(verdict.at("dram_bytes") == 2 * 128 * 128 * 4);
   CHECK(verdict.at("findings").empty());
 }
 
