@@ -27,7 +27,7 @@ count() {
   local record=$1
   shift
   if [[ -n $tilescope ]] &&
-    timeout 120 "$tilescope" profile --quiet --metrics traffic,causes --json "$record" -- "$@"; then
+    timeout 120 "$tilescope" profile --quiet --metrics traffic,local_store_bytes,local_reload_bytes --json "$record" -- "$@"; then
     return
   fi
   rm -f "$record"
