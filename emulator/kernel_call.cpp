@@ -16,8 +16,6 @@ namespace {
 constexpr std::uint64_t kMostRegisterBytes = 4ull << 30;  // of all warps that run side by side
 constexpr std::size_t kMostNamed = 8;                     // in a sentence
 
-std::string described(const Extent& extent) { return fmt::format("{}x{}x{}", extent.x, extent.y, extent.z); }
-
 /// "x of 8 bytes, n of 4 bytes"
 std::string signature(const ptx::Kernel& kernel) {
   std::vector<std::string> words;
@@ -49,16 +47,9 @@ std::vector<std::byte> parameters_of(const ptx::Kernel& kernel, const std::vecto
   return parameters;
 }
 
-void require_extents(const KernelCall& call) {
-  constexpr std::uint64_t kMostCtas = 1u << 31, kMostInYAndZ = 65535;
-  if (call.grid.count() == 0 || call.grid.y > kMostInYAndZ || call.grid.z > kMostInYAndZ ||
-      call.grid.count() >= kMostCtas) {
-    throw BadInput("grid", described(call.grid), "must be 1 ... 2^31 - 1 CTAs, at most 65535 in y and z");
-  }
-  if (call.block.count() == 0 || call.block.count() > 1024 || call.block.z > 64)
-    throw BadInput("block", described(call.block), "must be 1 ... 1024 threads, at most 64 in z");
-  if (call.cluster.count() == 0 || call.cluster.count() > 16)
-    throw BadInput("cluster", described(call.cluster), "must be 1 ... 16 CTAs");
+void require_launchable(const Launch& launch, const KernelCall& call) {
+  if (const auto refused = refusal_of(launch, call.attributes, call.registers))
+    throw BadInput(fmt::format("{} would not be launched: {}", launch.kernel->name, refused->text));
 }
 
 void require_known(const ptx::Kernel& kernel) {
@@ -71,12 +62,13 @@ void require_known(const ptx::Kernel& kernel) {
                              count > kMostNamed ? "; ..." : ""));
 }
 
-void require_memory(const ptx::Kernel& kernel, const KernelCall& call) {
-  const std::uint64_t warps = (call.block.count() + ptx::kLanes - 1) / ptx::kLanes;
+void require_memory(const Launch& launch, const Options& options) {
+  const ptx::Kernel& kernel = *launch.kernel;
+  const std::uint64_t warps = (launch.block.count() + ptx::kLanes - 1) / ptx::kLanes;
   const auto side_by_side = std::min<std::uint64_t>(
-      call.grid.count(), call.cluster.count() *
-                             static_cast<std::uint64_t>(std::max(call.options.resident_clusters, 1)) *
-                             static_cast<std::uint64_t>(std::max(call.options.threads, 1)));
+      launch.grid.count(), launch.cluster.count() *
+                               static_cast<std::uint64_t>(std::max(options.resident_clusters, 1)) *
+                               static_cast<std::uint64_t>(std::max(options.threads, 1)));
   const std::uint64_t bytes =
       warps * side_by_side * (kernel.register_bytes + std::uint64_t{kernel.local_bytes} * ptx::kLanes);
   if (bytes <= kMostRegisterBytes) return;
@@ -134,15 +126,15 @@ std::vector<std::string> unknown_instructions(const ptx::Kernel& kernel) {
 
 ToldLaunch call_and_tell(const ptx::Module& module, const KernelCall& call) {
   const ptx::Kernel& kernel = choose_kernel(module, call.kernel);
-  require_extents(call);
   require_known(kernel);
-  require_memory(kernel, call);
   Launch launch{.kernel = &kernel,
                 .grid = call.grid,
                 .block = call.block,
-                .cluster = call.cluster,
+                .cluster = cluster_or_required(kernel, call.cluster),
                 .dynamic_shared_bytes = call.shared_bytes,
                 .parameters = parameters_of(kernel, call.arguments)};
+  require_launchable(launch, call);
+  require_memory(launch, call.options);
   // Triton has a bar.sync alone between mbarrier.init and the copies, and devices run what it compiles.
   Options options = call.options;
   options.fenced_initialisations = false;
@@ -153,7 +145,7 @@ ToldLaunch call_and_tell(const ptx::Module& module, const KernelCall& call) {
     memory.add(variable.data.get(), variable.bytes, variable.name);
   try {
     return {facts_of(module, launch, call.registers),
-            observe(module, launch, memory, options, call.registers)};
+            observe(module, launch, memory, options, call.registers, call.l2)};
   } catch (const DeviceError& error) {
     throw BadInput(error.what());
   } catch (const TakesTooLong& error) {

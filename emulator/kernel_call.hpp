@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "emulator/counts/result_file.hpp"
+#include "emulator/machine/launch_limits.hpp"
 
 namespace tilescope::gpu::emulator {
 
@@ -49,9 +50,11 @@ struct KernelCall {
   std::vector<Argument> arguments{};
   /// More memory that the kernel may reach through pointers in structs and tensor maps.
   std::vector<Argument> reachable{};
-  /// Registers of a thread, where somebody knows: they limit how many CTAs an SM has at once.
+  /// Registers of a thread, where somebody knows: they limit a CTA's threads, and how many an SM has at once.
   std::optional<int> registers{};
+  HostAttributes attributes{};
   Options options{};
+  L2Listener* l2 = nullptr;  // told what SMs ask of the L2
 };
 
 /// @throws BadInput with line and text at PTX that is damaged or newer than what is known

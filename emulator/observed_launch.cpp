@@ -94,11 +94,11 @@ bool KernelResult::right() const {
 }
 
 KernelResult observe(const ptx::Module& module, const Launch& launch, const Memory& memory,
-                     const Options& options, std::optional<int> registers) {
+                     const Options& options, std::optional<int> registers, L2Listener* l2) {
   require_runnable(launch);
   const auto begin = std::chrono::steady_clock::now();
   const SourceLines lines(module, *launch.kernel);
-  TrafficCounter counter(launch, memory, registers, options.races);
+  TrafficCounter counter(launch, memory, registers, options.races, l2);
   Options observed = options;
   observed.observer = &counter;
   KernelResult result;

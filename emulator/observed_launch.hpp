@@ -25,9 +25,13 @@ struct KernelResult {
   bool right() const;  // it completed, and no finding is an error
 };
 
+class L2Listener;
+
 /// @param registers  of a thread, where somebody knows
+/// @param l2  is told what SMs ask of the L2; may be null
 /// @throws DeviceError for a launch that no device takes, TakesTooLong
 KernelResult observe(const ptx::Module& module, const Launch& launch, const Memory& memory,
-                     const Options& options, std::optional<int> registers = std::nullopt);
+                     const Options& options, std::optional<int> registers = std::nullopt,
+                     L2Listener* l2 = nullptr);
 
 }  // namespace tilescope::gpu::emulator

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "common/errors.hpp"
+#include "emulator/machine/launch_limits.hpp"
 
 namespace tilescope::gpu::emulator {
 namespace {
@@ -114,8 +115,7 @@ LaunchFacts facts_of(const ptx::Module& module, const Launch& launch, std::optio
   return {.grid = launch.grid,
           .block = launch.block,
           .cluster = launch.cluster,
-          .shared_bytes = launch.kernel->static_shared_end - ptx::kSharedBegin +
-                          std::int64_t{launch.dynamic_shared_bytes},
+          .shared_bytes = static_shared_bytes(*launch.kernel) + std::int64_t{launch.dynamic_shared_bytes},
           .local_bytes = launch.kernel->local_bytes,
           .registers = registers,
           .target = module.target};

@@ -89,14 +89,16 @@ std::uint64_t TrafficCounter::SiteCounts::write_bytes() const {
 }
 
 TrafficCounter::TrafficCounter(const Launch& launch, const Memory& memory, std::optional<int> registers,
-                               bool races)
+                               bool races, L2Listener* l2)
     : launch_(launch),
       sites_(*launch.kernel),
       residency_(residency_of(launch, registers)),
       touched_(memory),
       races_(races),
+      l2_(l2),
       total_(sites_.size()) {
   if (races && GlobalAccesses::fits(launch, memory)) accesses_.emplace(launch, memory);
+  if (l2) l2->begin(residency_.ctas);
 }
 
 TrafficCounter::CtaCounts& TrafficCounter::of(const Cta& cta) {
@@ -112,15 +114,26 @@ void TrafficCounter::end(Cta& cta) {
   CtaCounts& counts = of(cta);
   const std::lock_guard lock(mutex_);
   fetches_.add(cta.sm, counts.number, std::move(counts.fetches));
+  if (l2_) l2_->add(counts.number, counts.turns, std::move(counts.requests));
   for (std::size_t i = 0; i < total_.size(); ++i) total_[i].add(counts.sites[i]);
+}
+
+/// Counts a sector that crosses to the L2 or from it.
+void TrafficCounter::ask(CtaCounts& cta, std::uint64_t sector, L2Access access) {
+  if (access == L2Access::load) touched_.read(sector, cta.number);
+  if (access == L2Access::store) touched_.write(sector, cta.number);
+  if (access == L2Access::update) touched_.update(sector, cta.number);
+  if (!l2_) return;
+  if (l2_->wants(sector)) cta.requests.push_back({sector, cta.turns, access});
+  ++cta.turns;
 }
 
 void TrafficCounter::load(CtaCounts& cta, std::size_t site, std::uint64_t sector) {
   SiteCounts& counts = cta.sites[site];
   const bool by_l1 = sites_[site].route == Route::l1;
-  if (sites_[site].route != Route::constant) touched_.read(sector, cta.number);
   const bool hit = by_l1 && cta.l1.load(sector);
   ++(hit ? counts.l1_hits : counts.read_sectors);
+  if (!hit && sites_[site].route != Route::constant) ask(cta, sector, L2Access::load);
   counts.l1_again += by_l1 && touched_.looks_again(sector);
   if (by_l1 && !hit && ++kept_fetches_ <= kMostKeptFetches)
     cta.fetches.push_back({sector & kSectorMask, static_cast<std::uint16_t>(site)});
@@ -134,12 +147,12 @@ void TrafficCounter::store(CtaCounts& cta, SiteCounts& counts, std::uint32_t war
   std::vector<std::uint64_t> unmerged;
   for (unsigned i = 0; i < sectors.count; ++i) {
     const auto [sector, bytes] = sectors.all[i];
-    touched_.write(sector, cta.number);
     ++counts.store_sectors;
     const bool whole = bytes == kSectorBytes;
     counts.least_sectors_stored += whole || cta.partly_stored.insert(sector).second;
     const bool merges = !whole && std::binary_search(before.begin(), before.end(), sector);
     counts.merged_sectors += !merges;
+    if (!merges) ask(cta, sector, L2Access::store);
     if (!whole && !merges) unmerged.push_back(sector);
   }
   before = std::move(unmerged);
@@ -166,7 +179,7 @@ void TrafficCounter::global(const LaneRequest& request) {
     if (request.purpose == Purpose::load) {
       load(cta, index, sector);
     } else {
-      is_map ? touched_.write(sector, cta.number) : touched_.update(sector, cta.number);
+      ask(cta, sector, is_map ? L2Access::store : L2Access::update);
       ++(site.reduces ? counts.reduced_sectors : counts.atomic_sectors);
     }
   }
@@ -189,9 +202,10 @@ void TrafficCounter::engine(const EngineRun& run) {
   if (accesses_ && bytes > 0) accesses_->note(run);
   for (std::uint64_t i = 0; i < existing / kSectorBytes; ++i) {
     const std::uint64_t sector = begin / kSectorBytes + i;
-    if (run.purpose == Purpose::load) touched_.read(sector, cta.number);
-    if (run.purpose == Purpose::store) touched_.write(sector, cta.number);
-    if (run.purpose == Purpose::reduce) touched_.update(sector, cta.number);
+    ask(cta, sector,
+        run.purpose == Purpose::load    ? L2Access::load
+        : run.purpose == Purpose::store ? L2Access::store
+                                        : L2Access::update);
   }
   if (run.purpose != Purpose::load) {
     (run.purpose == Purpose::store ? counts.engine_write_bytes : counts.engine_reduced_bytes) += existing;

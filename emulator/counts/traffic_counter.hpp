@@ -13,6 +13,7 @@
 #include "emulator/counts/global_accesses.hpp"
 #include "emulator/counts/kernel_counts.hpp"
 #include "emulator/counts/l1_model.hpp"
+#include "emulator/counts/l2_requests.hpp"
 #include "emulator/counts/memory_sites.hpp"
 #include "emulator/counts/touched_sectors.hpp"
 #include "emulator/machine/observer.hpp"
@@ -22,7 +23,9 @@ namespace tilescope::gpu::emulator {
 class TrafficCounter : public Observer {
  public:
   /// @param races  whether to look for races between CTAs, and for reads of what nobody wrote
-  TrafficCounter(const Launch& launch, const Memory& memory, std::optional<int> registers, bool races);
+  /// @param l2  is told what L1 does not answer; may be null
+  TrafficCounter(const Launch& launch, const Memory& memory, std::optional<int> registers, bool races,
+                 L2Listener* l2 = nullptr);
 
   void begin(Cta& cta) override;
   void end(Cta& cta) override;
@@ -58,6 +61,8 @@ class TrafficCounter : public Observer {
     std::vector<SiteCounts> sites;
     L1Model l1;
     FetchesOfSms::OfCta fetches;
+    std::uint64_t turns = 0;  // sectors asked of the L2
+    std::vector<L2Request> requests;
     std::unordered_set<std::uint64_t> partly_stored;  // sectors that a store covered in part
     /// Of each warp, those of its last store that L1 may still merge with its next.
     std::map<std::uint32_t, std::vector<std::uint64_t>> unmerged;
@@ -65,6 +70,7 @@ class TrafficCounter : public Observer {
   static CtaCounts& of(const Cta& cta);
   struct Sectors;
 
+  void ask(CtaCounts& cta, std::uint64_t sector, L2Access access);
   void load(CtaCounts& cta, std::size_t site, std::uint64_t sector);
   void store(CtaCounts& cta, SiteCounts& counts, std::uint32_t warp, const Sectors& sectors);
   void find_hits_of_neighbours();
@@ -76,6 +82,7 @@ class TrafficCounter : public Observer {
   Residency residency_;
   TouchedSectors touched_;
   bool races_;
+  L2Listener* l2_;
   std::optional<GlobalAccesses> accesses_;
   std::mutex mutex_;
   std::vector<SiteCounts> total_;

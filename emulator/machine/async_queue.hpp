@@ -14,7 +14,7 @@
 
 namespace tilescope::gpu::emulator {
 
-enum class AsyncKind : std::uint8_t { cp_async, wgmma, bulk_read, bulk, tensor_load };
+enum class AsyncKind : std::uint8_t { cp_async, copy_arrival, wgmma, bulk_read, bulk, tensor_load };
 
 struct AsyncOperation {
   static constexpr std::uint64_t kUncommitted = ~0ull;
@@ -24,11 +24,16 @@ struct AsyncOperation {
   bool late = false;        // is not drawn while a warp can go on without it
   std::function<void()> effect;
   std::uint64_t group = kUncommitted;
+  std::uint64_t number = 0;  // of those of its CTA
 };
 
 class AsyncQueue {
  public:
-  void push(AsyncOperation operation) { pending_.push_back(std::move(operation)); }
+  void push(AsyncOperation operation) {
+    operation.number = pushed_++;
+    pending_.push_back(std::move(operation));
+  }
+  std::uint64_t pushed() const { return pushed_; }
   /// Closes the group of an owner's uncommitted operations.
   void commit(AsyncKind kind, std::uint32_t owner);
   /// How many groups the owner has closed.
@@ -56,6 +61,7 @@ class AsyncQueue {
 
  private:
   std::list<AsyncOperation> pending_;
+  std::uint64_t pushed_ = 0;
   std::map<std::pair<AsyncKind, std::uint32_t>, std::uint64_t> committed_groups_;
 };
 

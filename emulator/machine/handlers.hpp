@@ -57,6 +57,9 @@ class HandlerTable {
 /// For the search for races: lanes have met at bar.warp.sync.
 void join_lanes(Warp& warp, LaneMask lanes);
 
+/// For the search for races: the agent that a warp's copies (cp.async) are, whose clock counts their groups.
+std::uint32_t agent_of_copies(Warp& warp);
+
 /// Ordinary instructions, up to sm_80.
 void add_ordinary_handlers(HandlerTable& table);
 

@@ -38,7 +38,9 @@ void Lexer::advance() {
   if (place_ < text_.size() && text_[place_] == '"') {
     place_ = std::min(text_.find('"', place_ + 1), text_.size() - 1) + 1;
   } else if (place_ < text_.size() && in_word(text_[place_])) {
-    while (place_ < text_.size() &&
+    // Directives end where the next begins: `.reg.b32`.
+    const bool is_directive = text_[place_] == '.';
+    while (place_ < text_.size() && !(is_directive && place_ > begin && text_[place_] == '.') &&
            (in_word(text_[place_]) ||
             (text_.substr(place_, 2) == "::" && place_ + 2 < text_.size() && in_word(text_[place_ + 2])))) {
       place_ += text_[place_] == ':' ? 2 : 1;

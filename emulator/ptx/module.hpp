@@ -22,7 +22,7 @@ enum class Type : std::uint8_t {
   pred,
   b8, u8, s8, e4m3, e5m2,
   b16, u16, s16, f16, bf16, e4m3x2, e5m2x2,
-  b32, u32, s32, f32, tf32, f16x2, bf16x2,
+  b32, u32, s32, f32, tf32, f16x2, bf16x2, u16x2, s16x2,
   b64, u64, s64, f64,
   b128,
 };
@@ -110,6 +110,7 @@ struct Function {
     std::uint8_t bytes = 0;  // 0 of predicates
   };
   std::string name;
+  std::uint64_t address = 0;                  // as kernels see it, the same in all of a module
   std::uint32_t entry = 0;                    // index of its first instruction
   std::vector<Variable> results, parameters;  // in local memory
   std::vector<Registers> registers;
@@ -133,6 +134,9 @@ struct Kernel {
   std::uint32_t dynamic_shared_begin = 0;  // and where the dynamic ones begin
   std::uint32_t local_bytes = 0;           // of a thread
   std::uint32_t max_threads = 1024;        // .maxntid
+  std::uint32_t max_cluster = 16;          // .maxclusterrank [CTAs]
+  std::array<std::uint32_t, 3> required_threads{},
+      required_cluster{};  // .reqntid, .reqnctapercluster; 0: any
   std::vector<Constant> constants;
   std::vector<Function> functions;
   std::vector<Instruction> instructions;

@@ -8,9 +8,10 @@
 namespace tilescope::gpu::emulator::ptx {
 namespace {
 
-constexpr std::string_view kTypes[] = {
-    "pred", "b8",  "u8",  "s8",  "e4m3", "e5m2",  "b16",    "u16", "s16", "f16", "bf16", "e4m3x2", "e5m2x2",
-    "b32",  "u32", "s32", "f32", "tf32", "f16x2", "bf16x2", "b64", "u64", "s64", "f64",  "b128"};
+constexpr std::string_view kTypes[] = {"pred",  "b8",  "u8",  "s8",   "e4m3",   "e5m2",   "b16",
+                                       "u16",   "s16", "f16", "bf16", "e4m3x2", "e5m2x2", "b32",
+                                       "u32",   "s32", "f32", "tf32", "f16x2",  "bf16x2", "u16x2",
+                                       "s16x2", "b64", "u64", "s64",  "f64",    "b128"};
 static_assert(std::size(kTypes) == static_cast<std::size_t>(Type::b128) + 1);
 
 constexpr std::string_view kSpecials[] = {"tid.x",

@@ -15,13 +15,12 @@ namespace tilescope::gpu::emulator::ptx {
 namespace {
 
 // What a kernel may have of each: what PTX allows it, or where that is not said, what this machine can hold.
-constexpr std::uint64_t kMostParameterBytes = 32764, kMostSharedEnd = kSharedBegin + (227 << 10),
-                        kMostVariableBytes = 1ull << 31;
+constexpr std::uint64_t kMostParameterBytes = 32764;
 constexpr std::int64_t kMostRegisters = 1 << 19;
 constexpr std::int64_t kMostFiles = 1 << 20;
 constexpr std::size_t kMostInlined = 64;  // functions in each other
 constexpr int kNewestMajorVersion = 9;    // PTX ISA 9.x
-constexpr std::int64_t kMostAlign = 1 << 16;
+constexpr std::int64_t kMostBound = 1024;
 
 }  // namespace
 
@@ -56,58 +55,6 @@ void Parser::read_module() {
       lexer_.fail("unknown directive", token);
     }
   }
-}
-
-Variable Parser::read_variable(Space space) {
-  Variable variable;
-  variable.space = space;
-  int element_bytes = 0;
-  while (lexer_.peek().text.substr(0, 1) == ".") {
-    const Token token = lexer_.next();
-    if (token.is(".align")) {
-      variable.align = static_cast<std::uint32_t>(read_integer(1, kMostAlign, "an alignment"));
-      if (!std::has_single_bit(variable.align)) lexer_.fail("an alignment that is no power of two", token);
-    } else if (const auto type = type_of(token.text.substr(1))) {
-      element_bytes = bytes_of(*type);
-    } else if (!token.is(".ptr") && !token.is(".global") && !token.is(".shared") && !token.is(".const")) {
-      lexer_.fail("unknown attribute of a variable", token);
-    }
-  }
-  variable.align = std::max(variable.align, static_cast<std::uint32_t>(element_bytes));
-  variable.name = lexer_.next().text;
-  variable.bytes = static_cast<std::uint64_t>(element_bytes);
-  while (lexer_.accept("[")) {
-    if (lexer_.accept("]")) {
-      variable.bytes = 0;
-    } else {
-      variable.bytes *= static_cast<std::uint64_t>(read_integer(0, 1ll << 31, "a length"));
-      if (variable.bytes > kMostVariableBytes) lexer_.fail("a variable of more than 2 GiB");
-      lexer_.expect("]");
-    }
-  }
-  if (space == Space::parameter) return variable;
-  if (space == Space::global || space == Space::constant) {
-    variable.data.reset(new (std::align_val_t{256}) std::byte[std::max<std::uint64_t>(variable.bytes, 1)](),
-                        [](std::byte* data) { ::operator delete[](data, std::align_val_t{256}); });
-    if (lexer_.accept("=")) read_initial_values(variable, element_bytes);
-  }
-  lexer_.expect(";");
-  return variable;
-}
-
-void Parser::read_initial_values(const Variable& variable, int element_bytes) {
-  std::uint64_t at = 0;
-  do {
-    while (lexer_.accept("{")) {
-    }
-    const std::int64_t value = read_integer();
-    if (at + static_cast<std::uint64_t>(element_bytes) > variable.bytes)
-      lexer_.fail("more values than the variable has");
-    std::memcpy(variable.data.get() + at, &value, static_cast<std::size_t>(element_bytes));
-    at += static_cast<std::uint64_t>(element_bytes);
-    while (lexer_.accept("}")) {
-    }
-  } while (lexer_.accept(","));
 }
 
 std::int64_t Parser::number(const Token& token) const {
@@ -185,20 +132,6 @@ void Parser::read_kernel() {
   builder.finish();
 }
 
-void Parser::place(Variable& variable, std::uint32_t& end, std::uint64_t most) {
-  variable.offset = rounded_up(end, variable.align);
-  if (variable.offset + variable.bytes > most) {
-    lexer_.fail("no room for " + variable.name + ": variables of its space end at byte " +
-                std::to_string(most));
-  }
-  end = static_cast<std::uint32_t>(variable.offset + variable.bytes);
-}
-
-void Parser::place_shared(Kernel& kernel, Variable& variable) {
-  place(variable, kernel.static_shared_end, kMostSharedEnd);
-  kernel.shared.push_back(variable);
-}
-
 void Parser::read_parameters(Kernel& kernel, KernelBuilder& builder) {
   while (!lexer_.accept(")")) {
     lexer_.expect(".param");
@@ -210,21 +143,36 @@ void Parser::read_parameters(Kernel& kernel, KernelBuilder& builder) {
   }
 }
 
+/// One to three numbers, or none.
+std::vector<std::uint32_t> Parser::read_bounds() {
+  std::vector<std::uint32_t> bounds;
+  if (!begins_number(lexer_.peek().text)) return bounds;
+  do {
+    bounds.push_back(static_cast<std::uint32_t>(read_integer(1, kMostBound, "a bound of launches")));
+  } while (bounds.size() < 3 && lexer_.accept(","));
+  return bounds;
+}
+
 void Parser::read_launch_bounds(Kernel& kernel) {
+  const auto extent = [](const std::vector<std::uint32_t>& bounds) {
+    std::array<std::uint32_t, 3> all{1, 1, 1};
+    std::copy(bounds.begin(), bounds.end(), all.begin());
+    return all;
+  };
   while (!lexer_.peek().is("{")) {
     const Token token = lexer_.next();
-    if (token.is(".blocksareclusters")) continue;
-    std::int64_t product = 1;
-    if (begins_number(lexer_.peek().text)) {
-      do {
-        product *= read_integer();
-      } while (lexer_.accept(","));
-    }
-    if (token.is(".maxntid") || token.is(".reqntid")) {
-      kernel.max_threads = static_cast<std::uint32_t>(product);
+    const std::vector<std::uint32_t> bounds = read_bounds();
+    const bool empty = bounds.empty();
+    const auto [x, y, z] = extent(bounds);
+    if ((token.is(".maxntid") || token.is(".reqntid")) && !empty) {
+      kernel.max_threads = x * y * z;
+      if (token.is(".reqntid")) kernel.required_threads = {x, y, z};
+    } else if (token.is(".reqnctapercluster") && !empty) {
+      kernel.required_cluster = {x, y, z};
+    } else if (token.is(".maxclusterrank") && !empty) {
+      kernel.max_cluster = x;
     } else if (!token.is(".minnctapersm") && !token.is(".maxnctapersm") && !token.is(".maxnreg") &&
-               !token.is(".explicitcluster") && !token.is(".reqnctapercluster") &&
-               !token.is(".maxclusterrank")) {
+               !token.is(".explicitcluster")) {
       lexer_.fail("unknown directive of a kernel", token);
     }
   }
@@ -266,7 +214,7 @@ void Parser::read_directive(Kernel& kernel, KernelBuilder& builder) {
     variable.of_call = true;
     place(variable, kernel.local_bytes, kMostLocalBytes);
     builder.declare_variable(variable);
-  } else if (token.is(".pragma")) {
+  } else if (token.is(".pragma") || token.is(".callprototype")) {
     lexer_.skip_past(";");
   } else if (token.is(".loc")) {
     read_place(token);

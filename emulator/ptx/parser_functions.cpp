@@ -2,6 +2,8 @@
 // Functions and calls. A kernel's functions are read behind it, where its registers and labels are no longer
 // known.
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <utility>
 
 #include "emulator/ptx/parser.hpp"
@@ -92,8 +94,47 @@ void Parser::read_functions(Kernel& kernel, KernelBuilder& builder) {
   }
 }
 
-/// call{.uni} {(result),} function{, (parameters)}: operands are the function's number, or -1 of one that is
-/// not in the text, results and parameters; its name is the last modifier.
+std::optional<std::uint64_t> Parser::address_of_function(std::string_view name) const {
+  constexpr std::uint64_t kBegin = 1 << 16, kApart = 16;  // below all that is memory
+  const auto found = functions_.find(name);
+  if (found == functions_.end()) return std::nullopt;
+  return kBegin + kApart * static_cast<std::uint64_t>(std::distance(functions_.begin(), found));
+}
+
+/// Among the functions that the kernel may call, which it becomes.
+std::size_t Parser::function_number(Kernel& kernel, std::string_view name) {
+  auto& functions = kernel.functions;
+  const auto found = std::find_if(functions.begin(), functions.end(),
+                                  [&](const Function& function) { return function.name == name; });
+  const auto number = static_cast<std::size_t>(found - functions.begin());
+  if (found == functions.end()) {
+    functions.emplace_back().name = name;
+    functions.back().address = address_of_function(name).value();
+  }
+  return number;
+}
+
+/// A function in the text by its number, one that is not there by -1, or a register that holds the address of
+/// any that is there.
+Operand Parser::read_callee(Kernel& kernel, KernelBuilder& builder, Instruction& call) {
+  const Token name = lexer_.next();
+  call.modifiers.push_back(name.text);
+  Operand target;
+  target.kind = Operand::Kind::label;
+  target.value = -1;
+  if (functions_.contains(name.text)) {
+    const std::size_t number = function_number(kernel, name.text);
+    target.value = static_cast<std::int64_t>(number);
+    calls_.push_back(number);
+  } else if (const auto found = builder.find(name)) {
+    target = *found;
+    for (const auto& function : functions_) calls_.push_back(function_number(kernel, function.first));
+  }
+  return target;
+}
+
+/// call{.uni} {(result),} function{, (parameters)}{, prototype}: operands are what is called, results and
+/// parameters; its name is the last modifier.
 void Parser::read_call(Kernel& kernel, KernelBuilder& builder, Instruction& call) {
   const auto list = [&] {
     Operand operand;
@@ -105,22 +146,16 @@ void Parser::read_call(Kernel& kernel, KernelBuilder& builder, Instruction& call
   };
   Operand results = list();
   if (!results.elements.empty()) lexer_.expect(",");
-  const Token name = lexer_.next();
-  call.modifiers.push_back(name.text);
-  Operand target;
-  target.kind = Operand::Kind::label;
-  target.value = -1;
-  if (functions_.contains(name.text)) {
-    auto& functions = kernel.functions;
-    const auto found = std::find_if(functions.begin(), functions.end(),
-                                    [&](const Function& function) { return function.name == name.text; });
-    target.value = found - functions.begin();
-    if (found == functions.end()) functions.emplace_back().name = name.text;
-    calls_.push_back(static_cast<std::size_t>(target.value));
-  }
+  Operand target = read_callee(kernel, builder, call);
   Operand parameters;
   parameters.kind = Operand::Kind::vector;
-  if (lexer_.accept(",")) parameters = list();
+  if (lexer_.accept(",")) {
+    if (lexer_.peek().is("("))
+      parameters = list();
+    else
+      lexer_.next();                        // a prototype
+    if (lexer_.accept(",")) lexer_.next();  // a prototype
+  }
   call.operands = {target, results, parameters};
 }
 

@@ -20,6 +20,7 @@ void Parser::read_instruction(Kernel& kernel, KernelBuilder& builder) {
   }
   const Token opcode = lexer_.next();
   if (lexer_.accept(":")) {
+    if (lexer_.accept(".branchtargets")) return read_branch_targets(opcode.text);
     builder.declare_label(opcode.text);
     return;
   }
@@ -36,6 +37,11 @@ void Parser::read_instruction(Kernel& kernel, KernelBuilder& builder) {
   }
   if (opcode.is("call") || opcode.is("call.uni")) {
     read_call(kernel, builder, instruction);
+  } else if (instruction.opcode.starts_with("brx.idx")) {
+    read_indexed_branch(builder, instruction);
+  } else if (instruction.opcode.starts_with("createpolicy")) {  // of the caches, which goes unread
+    instruction.operands.push_back(read_operand(builder, 0));
+    while (!lexer_.peek().is(";") && !lexer_.peek().text.empty()) lexer_.next();
   } else if (!lexer_.peek().is(";")) {
     do {
       instruction.operands.push_back(read_operand(builder, instruction.operands.size()));
@@ -63,6 +69,29 @@ Operand Parser::read_operand(KernelBuilder& builder, std::size_t index) {
   return pair;
 }
 
+void Parser::read_branch_targets(std::string_view label) {
+  std::vector<Token>& targets = branch_targets_[label];
+  targets.clear();
+  do {
+    targets.push_back(lexer_.next());
+  } while (lexer_.accept(","));
+  lexer_.expect(";");
+}
+
+void Parser::read_indexed_branch(KernelBuilder& builder, Instruction& branch) {
+  branch.operands.push_back(read_simple(builder, 0));
+  lexer_.expect(",");
+  const Token name = lexer_.next();
+  const auto targets = branch_targets_.find(name.text);
+  if (targets == branch_targets_.end()) lexer_.fail("the label of a list of branch targets expected", name);
+  for (const Token& target : targets->second) {
+    Operand label;
+    label.kind = Operand::Kind::label;
+    builder.refer_to_label(target, branch.operands.size());
+    branch.operands.push_back(label);
+  }
+}
+
 std::vector<Operand> Parser::read_list(KernelBuilder& builder) {
   std::vector<Operand> list;
   do {
@@ -85,6 +114,8 @@ Operand Parser::read_simple(KernelBuilder& builder, std::size_t index) {
     found->negated = negated;
     return *found;
   }
+  if (const auto function = address_of_function(token.text))
+    return builder.constant(static_cast<std::int64_t>(*function));
   Operand label;
   label.kind = Operand::Kind::label;
   builder.refer_to_label(token, index);

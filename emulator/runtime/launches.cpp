@@ -18,8 +18,6 @@
 namespace tilescope::gpu::emulator {
 namespace {
 
-constexpr unsigned kPortableClusterSize = 8, kLargestClusterSize = 16;
-
 struct Request {
   dim3 grid, block, cluster{1, 1, 1};
   std::size_t dynamic_shared_bytes = 0;
@@ -29,49 +27,27 @@ struct Request {
 
 Extent extent(const dim3& size) { return {size.x, size.y, size.z}; }
 
-std::string text(const dim3& size) {
-  return std::to_string(size.x) + "x" + std::to_string(size.y) + "x" + std::to_string(size.z);
+/// @throws CudaFailure for a launch that the device refuses
+void require_launchable(const Function& function, const Launch& launch) {
+  const ChipLimits chip{.shared_bytes = static_cast<std::uint32_t>(
+                            attribute_of_device(cudaDevAttrMaxSharedMemoryPerBlockOptin)),
+                        .has_clusters = attribute_of_device(cudaDevAttrClusterLaunch) != 0};
+  const std::optional<Refusal> refused = refusal_of(launch, function.attributes, std::nullopt, chip);
+  if (!refused) return;
+  cudaError_t status = cudaErrorInvalidValue;
+  if (refused->kind == Refusal::Kind::configuration) status = cudaErrorInvalidConfiguration;
+  if (refused->kind == Refusal::Kind::resources) status = cudaErrorLaunchOutOfResources;
+  if (refused->kind == Refusal::Kind::cluster) status = cudaErrorInvalidClusterSize;
+  throw CudaFailure(status, refused->text + ", kernel " + launch.kernel->name);
 }
 
-/// @throws CudaFailure for a launch that an H200 refuses
-void require_launchable(const Function& function, const ptx::Kernel& kernel, const Request& request) {
-  constexpr unsigned kMostInYAndZ = 65535;
-  const auto refuse = [&](cudaError_t status, const std::string& what) {
-    throw CudaFailure(status, what + ", kernel " + kernel.name);
-  };
-  const dim3 &grid = request.grid, &block = request.block, &cluster = request.cluster;
-  if (extent(grid).count() == 0 || grid.x > 0x7fffffff || grid.y > kMostInYAndZ || grid.z > kMostInYAndZ) {
-    refuse(cudaErrorInvalidConfiguration, "a grid of " + text(grid));
-  }
-  const auto most_threads = static_cast<unsigned>(attribute_of_device(cudaDevAttrMaxThreadsPerBlock));
-  if (extent(block).count() == 0 || extent(block).count() > most_threads || block.z > 64) {
-    refuse(cudaErrorInvalidConfiguration, "CTAs of " + text(block) + " threads");
-  }
-  if (extent(block).count() > kernel.max_threads) {
-    refuse(cudaErrorLaunchOutOfResources, "CTAs of " + text(block) +
-                                              " threads where the kernel was compiled for " +
-                                              std::to_string(kernel.max_threads));
-  }
-  if (request.dynamic_shared_bytes > function.dynamic_shared_limit) {
-    refuse(cudaErrorInvalidValue, std::to_string(request.dynamic_shared_bytes) +
-                                      " bytes of dynamic shared memory, of which " +
-                                      std::to_string(function.dynamic_shared_limit) + " were asked for");
-  }
-  const std::uint64_t size = extent(cluster).count();
-  const bool whole =
-      size > 0 && grid.x % cluster.x == 0 && grid.y % cluster.y == 0 && grid.z % cluster.z == 0;
-  if (!whole || size > (function.large_clusters ? kLargestClusterSize : kPortableClusterSize) ||
-      (size > 1 && !attribute_of_device(cudaDevAttrClusterLaunch))) {
-    refuse(cudaErrorInvalidClusterSize, "clusters of " + text(cluster) + " in a grid of " + text(grid));
-  }
-}
-
-/// TILESCOPE_EMULATED_SEED, _STEPS (the most of a launch), _RACES (1: look for them).
+/// TILESCOPE_EMULATED_SEED, _STEPS (the most of a launch), _RACES (1: look for them), _THREADS.
 Options options_from_environment() {
   Options options;
   options.seed = from_environment("TILESCOPE_EMULATED_SEED", options.seed);
   options.step_limit = from_environment("TILESCOPE_EMULATED_STEPS", options.step_limit);
   options.races = from_environment("TILESCOPE_EMULATED_RACES", static_cast<int>(options.races)) != 0;
+  options.threads = from_environment("TILESCOPE_EMULATED_THREADS", options.threads);
   return options;
 }
 
@@ -117,13 +93,13 @@ void execute(Device& device, const ptx::Module& module, const Launch& launch) {
 void launch(const Function& function, const Request& request) {
   Device& device = current_device();
   const ptx::Kernel& kernel = function.on(device);
-  require_launchable(function, kernel, request);
   Launch launch{.kernel = &kernel,
                 .grid = extent(request.grid),
                 .block = extent(request.block),
-                .cluster = extent(request.cluster),
+                .cluster = cluster_or_required(kernel, extent(request.cluster)),
                 .dynamic_shared_bytes = static_cast<std::uint32_t>(request.dynamic_shared_bytes),
                 .parameters = std::vector<std::byte>(kernel.parameter_bytes)};
+  require_launchable(function, launch);
   for (std::size_t i = 0; i < kernel.parameters.size(); ++i) {
     const ptx::Variable& parameter = kernel.parameters[i];
     std::memcpy(launch.parameters.data() + parameter.offset, request.arguments[i], parameter.bytes);
@@ -205,14 +181,14 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
     if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
       const ptx::Kernel& kernel = changed.on(current_device());
       const auto room = attribute_of_device(cudaDevAttrMaxSharedMemoryPerBlockOptin) -
-                        static_cast<int>(kernel.static_shared_end - ptx::kSharedBegin);
+                        static_cast<int>(static_shared_bytes(kernel));
       if (value < 0 || value > room) {
         throw CudaFailure(cudaErrorInvalidValue, std::to_string(value) + " bytes of dynamic shared memory, " +
                                                      std::to_string(room) + " are there");
       }
-      changed.dynamic_shared_limit = static_cast<std::uint32_t>(value);
+      changed.attributes.max_dynamic_shared = static_cast<std::uint32_t>(value);
     } else if (attribute == cudaFuncAttributeNonPortableClusterSizeAllowed) {
-      changed.large_clusters = value != 0;
+      changed.attributes.non_portable_cluster = value != 0;
     } else {
       throw CudaFailure(cudaErrorNotSupported, "attribute " + std::to_string(attribute) + " of a kernel");
     }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "emulator/machine/launch_limits.hpp"
 #include "emulator/ptx/module.hpp"
 #include "emulator/runtime/devices.hpp"
 
@@ -35,8 +36,7 @@ class ModuleImage {
 struct Function {
   ModuleImage* module;
   std::string name;
-  std::uint32_t dynamic_shared_limit = 48 * 1024;
-  bool large_clusters = false;
+  HostAttributes attributes{};
 
   /// @throws as ModuleImage::on, and where the module has no such kernel
   const ptx::Kernel& on(Device& device) const;

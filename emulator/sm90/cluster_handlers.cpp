@@ -141,6 +141,7 @@ void add_cluster_handlers(HandlerTable& table) {
   add.operator()<arrive_in_cluster, Converge::warp>("barrier.cluster.arrive");
   add.operator()<wait_for_cluster, Converge::warp>("barrier.cluster.wait");
   add.operator()<fence_proxy, Converge::none>("fence.proxy.async");
+  add.operator()<nothing, Converge::none>("fence.proxy.alias");
   add.operator()<fence_barrier_init, Converge::none>("fence.mbarrier_init");
   add.operator()<give_up_registers, Converge::warp>("setmaxnreg.dec");
   add.operator()<take_registers, Converge::warp>("setmaxnreg.inc");
@@ -154,6 +155,7 @@ void add_cluster_handlers(HandlerTable& table) {
 void add_sm90_handlers(HandlerTable& table) {
   add_wgmma_handlers(table);
   add_copy_handlers(table);
+  add_bulk_handlers(table);
   add_tensormap_handlers(table);
   add_mbarrier_handlers(table);
   add_cluster_handlers(table);

@@ -15,6 +15,8 @@ class Mbarrier {
 
   /// @throws Fault: more arrivals than the phase has; bytes beyond +-(2^20 - 1)
   void arrive(std::uint32_t count = 1);
+  /// One more arrival in this phase.
+  void expect_arrival() { ++pending_; }
   /// So many fewer arrivals in the phases after this one.
   void drop(std::uint32_t count);
   void expect_bytes(std::uint32_t bytes);

@@ -77,6 +77,43 @@ Outcome arrive(Warp& warp, const ptx::Instruction& instruction) {
   return Outcome::next;
 }
 
+/// cp.async.mbarrier.arrive: arrives when all copies (cp.async) that the thread issued before are there; such
+/// an arrival is one more than the barrier counts, unless it is .noinc. Copies are a warp's here.
+template <bool kCounted>
+Outcome arrive_after_copies(Warp& warp, const ptx::Instruction& instruction) {
+  Cta& cta = warp.cta;
+  for_lanes(warp.active, [&](int lane) {
+    const Named at = named(warp, instruction.operands[0], lane);
+    if (&at.cta != &cta) throw Fault("copies are counted by a barrier of their own CTA", lane);
+    if (!kCounted) at.barrier().expect_arrival();
+    HappensBefore::Clocks issued;
+    std::uint32_t agent = 0;
+    HappensBefore::Clock clock = 0;
+    if (cta.order) {
+      const std::uint32_t thread[] = {thread_of(warp, lane)};
+      issued = cta.order->issue(thread);
+      agent = agent_of_copies(warp);
+      clock = static_cast<HappensBefore::Clock>(cta.async.committed(AsyncKind::cp_async, warp.index) + 1);
+    }
+    AsyncOperation operation;
+    operation.kind = AsyncKind::copy_arrival;
+    operation.owner = warp.index;
+    operation.effect = [at, agent, clock, issued = std::move(issued), owner = warp.index,
+                        before = cta.async.pushed()] {
+      at.cta.async.finish([&](const AsyncOperation& copy) {
+        return copy.kind == AsyncKind::cp_async && copy.owner == owner && copy.number < before;
+      });
+      Mbarrier& barrier = at.barrier();
+      const std::uint32_t phase = barrier.phase();
+      if (at.cta.order) at.cta.order->arrive(at.meeting(), agent, clock, issued);
+      barrier.arrive(1);
+      if (at.cta.order && barrier.phase() != phase) at.cta.order->complete(at.meeting());
+    };
+    issue(cta, instruction, std::move(operation));
+  });
+  return Outcome::next;
+}
+
 /// mbarrier.expect_tx and complete_tx: bytes without an arrival.
 template <bool kExpects>
 Outcome count_bytes(Warp& warp, const ptx::Instruction& instruction) {
@@ -123,6 +160,9 @@ void add_mbarrier_handlers(HandlerTable& table) {
   table.add("mbarrier.init", [](const ptx::Instruction&) -> Execution { return {init}; });
   table.add("mbarrier.inval", [](const ptx::Instruction&) -> Execution { return {invalidate}; });
   table.add("mbarrier.arrive", select_arrive);
+  table.add("cp.async.mbarrier.arrive", [](const ptx::Instruction& instruction) -> Execution {
+    return {instruction.has("noinc") ? arrive_after_copies<true> : arrive_after_copies<false>};
+  });
   table.add("mbarrier.arrive_drop", select_arrive);
   table.add("mbarrier.expect_tx", [](const ptx::Instruction&) -> Execution { return {count_bytes<true>}; });
   table.add("mbarrier.complete_tx",

@@ -185,7 +185,7 @@ TensorMap decode_tensor_map(const void* map) {
   decoded.address = opaque.address;
   std::copy(opaque.extent, opaque.extent + kMaxRank, decoded.extent.begin());
   decoded.stride[0] = *element_bytes(opaque.type);
-  std::copy(opaque.stride, opaque.stride + kMaxRank - 1, decoded.stride.begin() + 1);
+  std::copy(std::begin(opaque.stride), std::end(opaque.stride), decoded.stride.begin() + 1);
   std::copy(opaque.box, opaque.box + kMaxRank, decoded.box.begin());
   decoded.rank = opaque.rank;
   decoded.type = static_cast<MapType>(opaque.type);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "analysis/emulation/call_with_dram.hpp"
 #include "analysis/emulation/emulated_record.hpp"
 #include "common/errors.hpp"
 #include "emulator/kernel_call.hpp"
@@ -56,12 +57,13 @@ EmulationResult emulate(const EmulationRequest& request) {
   call.shared_bytes = request.shared_bytes;
   call.arguments = arguments_of(request.arguments, request.uninitialised);
   call.reachable = arguments_of(request.reachable, request.uninitialised);
+  call.attributes = {request.max_dynamic_shared, request.non_portable_cluster};
   call.registers = request.registers;
   call.options.races = request.races;
   call.options.seed = request.seed;
   call.options.most_seconds = request.most_seconds;
   call.options.threads = static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
-  const emulator::ToldLaunch told = emulator::call_and_tell(module, call);
+  const emulator::ToldLaunch told = call_with_dram(module, call);
   return {to_json_text(emulated_record(request.argv, {told}, "")), told.result.report.steps,
           told.result.report.printed};
 }

@@ -22,6 +22,8 @@ struct EmulationRequest {
   std::vector<GivenArgument> arguments, reachable;
   std::vector<std::uintptr_t> uninitialised;  // addresses of buffers
   std::uint32_t shared_bytes = 0;
+  std::optional<std::uint32_t> max_dynamic_shared;
+  bool non_portable_cluster = false;
   std::optional<int> registers;
   bool races = false;
   std::uint64_t seed = 1;

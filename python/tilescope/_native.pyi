@@ -182,6 +182,8 @@ def emulate(
     reachable: Sequence[_Argument],
     uninitialised: Sequence[int],
     shared: int,
+    max_dynamic_shared: int | None,
+    non_portable_cluster: bool,
     registers: int | None,
     races: bool,
     seed: int,

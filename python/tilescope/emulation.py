@@ -68,7 +68,7 @@ class Emulation:
             Finding(found["kind"], found["is_error"], found["places"], found["text"])
             for found in told.get("findings", ())
         ]
-        self.notes: list[str] = told.get("notes", [])  #: what of the numbers is modelled, and how
+        self.notes: list[str] = told.get("notes", [])  #: what of the numbers is modelled, and how; advice
 
     @property
     def bytes(self) -> float:
@@ -111,7 +111,8 @@ class Emulation:
             for line in self.lines
             if line["requests"]
         ]
-        return "\n".join([repr(self), text_table(rows), *map(repr, self.findings)])
+        advice = (note for note in self.notes if note.startswith("advice: "))
+        return "\n".join([repr(self), text_table(rows), *map(repr, self.findings), *advice])
 
 
 def _extent(name: str, given: Any) -> tuple[int, int, int]:
@@ -287,6 +288,8 @@ def emulate(
     args: Sequence[Any] | Mapping[str, Any] = (),
     cluster: int | Sequence[int] = 1,
     shared: int = 0,
+    max_dynamic_shared: int | None = None,
+    non_portable_cluster: bool = False,
     races: bool = False,
     uninitialised: Sequence[Any] = (),
     registers: int | None = None,
@@ -300,7 +303,9 @@ def emulate(
     args : in the order of the parameters, or by names of your own in that order. Arrays in host memory (numpy's, torch's)
         become allocations that are checked at both ends, results lie in them afterwards; numbers take the width of their
         parameter; bytes are a struct; None is a null pointer
-    shared : dynamic shared memory [B]. registers : of a thread, where ptxas said: they limit how many CTAs share an L1
+    shared : dynamic shared memory [B]. max_dynamic_shared, non_portable_cluster : what your host code asks for by
+        cudaFuncSetAttribute; launches of more than 48 KiB, or of clusters of more than 8 CTAs, are refused without
+    registers : of a thread, where ptxas said: they limit how large a CTA may be, and how many CTAs share an L1
     races : look for races in shared memory, for races between CTAs in global memory, and for reads of what nobody wrote,
         whether or not they did harm. uninitialised : arrays of `args` whose contents no kernel may rely on, as of torch.empty
     emulated_seed : of the order of warps and of the moments at which asynchronous operations take effect
@@ -332,7 +337,8 @@ def emulate(
         for (called, value), width in zip(given, widths, strict=True)
     ]
     places = _extent("grid", grid), _extent("block", block), _extent("cluster", cluster)
-    return _run(text, name, places, memory, arguments, [], shared, registers, races, emulated_seed, most_seconds)
+    asked = shared, max_dynamic_shared, non_portable_cluster
+    return _run(text, name, places, memory, arguments, [], asked, registers, races, emulated_seed, most_seconds)
 
 
 def _run(
@@ -342,17 +348,18 @@ def _run(
     memory: DeviceMemory,
     arguments: Sequence[_Argument],
     reachable: Sequence[_Argument],
-    shared: int,
+    asked: tuple[int, int | None, bool],
     registers: int | None,
     races: bool,
     seed: int,
     most_seconds: float,
 ) -> Emulation:
-    if not 0 <= shared < 1 << 31:
-        raise bad_input("shared", str(shared), "must be 0 ... 232448 B")
+    for name, size in (("shared", asked[0]), ("max_dynamic_shared", asked[1] or 0)):
+        if not 0 <= size < 1 << 31:
+            raise bad_input(name, str(size), "must be 0 ... 232448 B")
     words = ["python3", "-c", f"tilescope.emulate({kernel})"]
     told = _native.emulate(
-        words, ptx, kernel, *places, arguments, reachable, memory.uninitialised, shared, registers, races,
+        words, ptx, kernel, *places, arguments, reachable, memory.uninitialised, *asked, registers, races,
         seed % (1 << 64), most_seconds,
     )  # fmt: skip
     memory.give_back()

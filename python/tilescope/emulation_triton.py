@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -115,6 +116,28 @@ def _arguments(
             yield _number(name, kind, bound[name])
 
 
+def _advice(
+    fn: Any, target: int, given: list[Any], named: dict[str, Any], ptx: str, signature: Mapping[str, str], bound: Any
+) -> Iterator[str]:
+    """Numbers that 16 does not divide have Triton guard, and move, element by element: those that cost accesses."""
+
+    def accesses(text: str) -> int:
+        return len(re.findall(r"\b(?:ld|st)\.(?:volatile\.)?global|\bcp\.async\.c[ag]", text))
+
+    for place, name in enumerate(fn.arg_names):
+        value = bound.get(name)
+        if not signature.get(name, "").startswith("i") or not isinstance(value, int) or value % 16 == 0:
+            continue
+        padded = -(-value // 16) * 16
+        positional = [padded if at == place else argument for at, argument in enumerate(given)]
+        other, _, _ = _compile(fn, target, positional, {**named, name: padded} if name in named else named)
+        if (fewer := accesses(other.asm["ptx"])) < (now := accesses(ptx)):
+            yield (
+                f"advice: {name} = {value} is no multiple of 16, so that Triton guards elements one by one: "
+                f"{now} accesses to global memory stand in the code, {fewer} for {padded}"
+            )
+
+
 def emulate_triton(
     fn: Any,
     grid: int | Sequence[int] | Callable[[dict[str, Any]], Sequence[int]],
@@ -159,16 +182,19 @@ def emulate_triton(
     ]
     places = (x * metadata.num_ctas, y, z), (32 * metadata.num_warps, 1, 1), clusters
     text = compiled.asm["ptx"]
-    return _run(
+    result = _run(
         text,
         metadata.name,
         places,
         memory,
         arguments,
         reachable,
-        metadata.shared,
+        (metadata.shared, metadata.shared, metadata.num_ctas > 8),  # as Triton's launcher asks
         _registers(compiled.asm["cubin"]),
         races,
         emulated_seed,
         most_seconds,
     )
+    if any(finding.kind == "uncoalesced" for finding in result.findings):
+        result.notes += _advice(fn, target, given, named, text, signature, bound)
+    return result

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Holds what counters said against what was foreseen, folder by folder, and writes the tables of README.md: compare.py
-[--fill]. Names what is beyond its bound. Without --fill, exit code 1 where README.md has other tables."""
+[--fill]. Names what is beyond its bound. Without --fill, exit code 1 where README.md has other tables. With --folder FOLDER
+that folder's tables alone, on standard output; exit code 1 where something is beyond its bound."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 PART_OF_L1 = 0.15  # where L1 may serve loads, or merge stores
 WITHOUT_L1 = 0.005
+OF_DRAM = 0.15
 Row = dict[str, Any]
 
 
@@ -24,17 +26,19 @@ def records(folder: Path, pattern: str) -> list[dict[str, Any]]:
 
 
 def compared(name: str, foreseen: dict[str, Any], measured: dict[str, Any]) -> Iterator[Row]:
-    """A row each way."""
+    """A row each way. What ptxas spilled is in no PTX: where it was counted, it is taken off what was measured."""
     metrics = foreseen["measured"]
-    for way, hidden in (("read", "l1_load_hit_bytes"), ("write", "merged_store_bytes")):
-        is_, was = metrics[f"sm_l2_{way}_bytes"], measured[f"sm_l2_{way}_bytes"]
+    ways = (("read", "l1_load_hit_bytes", "local_reload_bytes"), ("write", "merged_store_bytes", "local_store_bytes"))
+    for way, hidden, spill in ways:
+        spilled = measured.get(spill, 0)
+        is_, was = metrics[f"sm_l2_{way}_bytes"], measured[f"sm_l2_{way}_bytes"] - spilled
         least, most = foreseen[f"least_{way}_bytes"], is_ + metrics.get(hidden, 0)
         if is_ == was == 0:
             continue
         by_l1 = least < most
         off = was / is_ - 1 if is_ else float("inf")
         yield {
-            "name": name, "way": way, "foreseen": is_, "measured": was, "off": off, "by_l1": by_l1, "least": least,
+            "name": name + (f", without {spilled:.0f} B of spills" if spilled else ""), "way": way, "foreseen": is_, "measured": was, "off": off, "by_l1": by_l1, "least": least,
             "most": most, "failed": abs(off) > (PART_OF_L1 if by_l1 else WITHOUT_L1),
         }  # fmt: skip
 
@@ -57,6 +61,20 @@ def of_rungs(rungs: list[dict[str, Any]], measured: list[dict[str, Any]]) -> lis
             assert kernel["launch"]["grid"] == foreseen["grid"], rung["kernel"]
             short = foreseen["name"].partition("(")[0].partition("<")[0].rpartition("::")[2].rpartition(" ")[2]
             told += compared(f"{rung['kernel']}: {short}", foreseen, kernel["measured"])
+    return in_order(told)
+
+
+def of_dram(foreseen: dict[str, Any], measured: dict[str, Any]) -> list[Row]:
+    """What DRAM sends a cold L2. Without a model's word, the sectors that are touched at all."""
+    found = {kernel["name"].partition("(")[0]: kernel["measured"] for kernel in measured["kernels"]}
+    told: list[Row] = []
+    for kernel in foreseen["kernels"]:
+        is_ = kernel["measured"].get("dram_read_bytes", kernel["must_read_bytes"])
+        off = found[kernel["name"]]["dram_read_bytes"] / is_ - 1
+        told.append({
+            "name": kernel["name"], "way": "read", "foreseen": is_, "measured": found[kernel["name"]]["dram_read_bytes"],
+            "off": off, "by_l1": False, "failed": abs(off) > OF_DRAM,
+        })  # fmt: skip
     return in_order(told)
 
 
@@ -105,9 +123,18 @@ def judged(told: list[Row], level: str) -> str:
     return "\n".join(parts)
 
 
-def text() -> tuple[str, list[Row]]:
+def judged_dram(told: list[Row]) -> str:
+    """With a table of the failures alone."""
+    failed, worst = [row for row in told if row["failed"]], max(told, key=lambda row: abs(row["off"]))
+    verdict = (
+        f"{len(told) - len(failed)} of {len(told)} within {OF_DRAM:.0%}, {worst['name']} worst: {worst['off']:+.2%}."
+    )
+    return f"{verdict}\n\n{table(failed)}" if failed else verdict
+
+
+def text(folders: list[Path]) -> tuple[str, list[Row]]:
     parts, told = [], []
-    for folder in sorted(path.parent for path in HERE.glob("*/predicted.json.gz")):
+    for folder in folders:
         (foreseen,), measured = records(folder, "predicted.json.gz"), records(folder, "kernels.json.gz")
         when = f"seed {foreseen['seed']}, foreseen {foreseen['when']}"
         if not measured:
@@ -117,24 +144,35 @@ def text() -> tuple[str, list[Row]]:
         parts.append(f"## {folder.name}: {when}, measured {measured[0]['when']} on an {device}\n")
         told += (rows := of_kernels(foreseen, measured[0]))
         parts.append(judged(rows, "###"))
+        told += (rows := of_dram(foreseen, measured[0]))
+        parts.append(f"### Read from DRAM, of a cold L2: modelled\n\n{judged_dram(rows)}\n")
         for rungs in records(folder, "predicted-rungs.json.gz"):
             parts.append(f"### Our rungs, foreseen {rungs['when']}\n")
-            told += (rows := of_rungs(rungs["rungs"], records(folder, "rung-*.json.gz")))
-            parts.append(judged(rows, "####"))
-        if (folder / "memcheck.txt").exists():
+            if counted := records(folder, "rung-*.json.gz"):
+                told += (rows := of_rungs(rungs["rungs"], counted))
+                parts.append(judged(rows, "####"))
+        if (folder / "racecheck.txt").exists():
             parts.append(f"### Speed, beside compute-sanitizer on the device\n\n{speed(folder)}\n")
     return "\n".join(parts), told
 
 
+def named(told: list[Row]) -> str:
+    return "\n".join(f"{row['name']} {row['way']}: {row['off']:+.2%}" for row in told if row["failed"])
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--folder"]:
+        tables, told = text([Path(sys.argv[2])])
+        print(tables, named(told), sep="\n")
+        sys.exit(any(row["failed"] for row in told))
     page = HERE / "README.md"
     begin, end = "<!-- generated: compare.py -->\n", "<!-- /generated -->\n"
     before, _, rest = page.read_text().partition(begin)
     inside, _, after = rest.partition(end)
-    tables, told = text()
+    tables, told = text(sorted(path.parent for path in HERE.glob("*/predicted.json.gz")))
     new = f"\n{tables}\n"
     if "--fill" in sys.argv:
         page.write_text(before + begin + new + end + after)
     elif inside != new:
         sys.exit("README.md has other tables: reports/emulated/compare.py --fill")
-    print(*(f"{row['name']} {row['way']}: {row['off']:+.2%}" for row in told if row["failed"]), sep="\n")
+    print(named(told))

@@ -45,6 +45,11 @@ def drawn(seed: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for again in "bc":
         yield f"matmul_fp8_{again}", "matmul_fp8", {name: of(300, 900, 16) for name in "mnk"}
         yield f"matmul_tma_{again}", "matmul_by", by_descriptors | {name: of(300, 900, 8) for name in "mnk"}
+    # More than an L2 keeps.
+    yield "vector_add_large", "vector_add", {"n": of(8 * 10**6, 12 * 10**6, 16)}
+    yield "gather_large", "gather", {"rows": of(80000, 160000), "width": 256, "table_rows": of(50000, 100000)}
+    sizes = {"rows": of(3000, 5000, 8), "columns": of(3000, 5000, 8)}
+    yield "transpose_plain_large", "transpose_by", {"rows_of_block": 32, **sizes}
 
 
 def rungs(seed: int) -> Iterator[tuple[str, list[str]]]:

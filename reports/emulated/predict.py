@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Emulates the drawn kernels, and compiles what `measure.py` launches: predict.py SEED FOLDER. Needs Triton and nvcc, but no
-GPU. Leaves FOLDER/predicted.json and cubins beside it. With a third word, a program of `cmake --preset emulator`, emulates
-our rungs in their place and leaves FOLDER/predicted-rungs.json."""
+GPU. Leaves FOLDER/predicted.json.gz and cubins.tar.xz. With a third word, a program of `cmake --preset emulator`, emulates
+our rungs in their place and leaves FOLDER/predicted-rungs.json.gz."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from pathlib import Path
@@ -26,7 +28,7 @@ from kernels import cases
 
 def compiled(name: str, case_name: str, case: cases.Case) -> dict[str, Any]:
     """PTX whose kernel bears the name of the launch, and how it is launched."""
-    if (source := CORPUS / "cuda" / f"{name}.cu").exists():
+    if (source := CORPUS / "cuda" / f"{name.removesuffix('_large')}.cu").exists():
         made = {"shared": case.shared, "arguments": list(case.arguments), "scratch": [], "block": case.block}
         made |= compiling.of_cuda(source, "sm_90a")
     else:
@@ -58,7 +60,7 @@ def predict(name: str, case_name: str, sizes: dict[str, int], folder: Path) -> d
     made = compiled(name, case_name, case)
     registers, spills = assemble(made["ptx"], name, folder)
     launch = {"grid": case.grid, "block": made["block"], "shared": made["shared"], "registers": registers}
-    result = ts.emulate(made["ptx"], **launch, args=in_order(case, made)).check()
+    result = ts.emulate(made["ptx"], **launch, max_dynamic_shared=made["shared"], args=in_order(case, made)).check()
     wrong = cases.wrong_results(case)
     assert not wrong, f"{name}: {wrong}"
     told = result.record.json["kernels"][0]["emulated"]
@@ -90,13 +92,17 @@ def predict_rung(program: str, kernel: str, words: list[str]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    seed, folder, program = int(sys.argv[1]), Path(sys.argv[2]), "".join(sys.argv[3:])
-    folder.mkdir(parents=True, exist_ok=True)
+    seed, kept, program = int(sys.argv[1]), Path(sys.argv[2]), "".join(sys.argv[3:])
+    kept.mkdir(parents=True, exist_ok=True)
     prediction: dict[str, Any] = {"seed": seed}
     if program:
         prediction["rungs"] = [predict_rung(program, *rung) for rung in kernels.rungs(seed)]
     else:
-        prediction["kernels"] = [predict(*launch, folder) for launch in kernels.drawn(seed)]
+        with tempfile.TemporaryDirectory() as folder:
+            prediction["kernels"] = [predict(*launch, Path(folder)) for launch in kernels.drawn(seed)]
+            with tarfile.open(kept / "cubins.tar.xz", "w:xz") as archive:
+                for cubin in sorted(Path(folder).glob("*.cubin")):
+                    archive.add(cubin, cubin.name)
     prediction["when"] = time.strftime("%FT%TZ", time.gmtime())
     text = json.dumps(prediction, indent=1) + "\n"
-    (folder / f"predicted{'-rungs' if program else ''}.json").write_text(text)
+    (kept / f"predicted{'-rungs' if program else ''}.json.gz").write_bytes(gzip.compress(text.encode(), mtime=0))

@@ -70,6 +70,7 @@ TEST_CASE("emulate: a right kernel has its bytes, and nothing is found") {
   CHECK(verdict.at("races") == 0);
   CHECK(verdict.at("right").is_null());
   CHECK(verdict.at("bytes_over_must") == 1.0);
+  CHECK(verdict.at("dram_bytes") == 2 * 128 * 128 * 4);
   CHECK(verdict.at("findings").empty());
 }
 
@@ -118,6 +119,33 @@ TEST_CASE("emulate: results are held against what was expected") {
   const ProgramResult wrong = expecting("3");
   CHECK(wrong.exit_code == 1);
   CHECK(contains(wrong.out, "out: 16384 of 16384 elements wrong, the first at 0: 2 where 3 was expected"));
+}
+
+TEST_CASE("emulate: what an L2 cannot keep is replayed through its model, which is said") {
+  const auto emulated = [](const std::string& columns) {
+    Emulation emulation;
+    for (const char* count : {"[4, 4]", "[128, 128]", "[128, 128]", "128}"}) {
+      const bool is_grid = count == std::string("[4, 4]");
+      const std::string n = std::to_string(is_grid ? std::stoi(columns) / 32 : std::stoi(columns));
+      const std::string grown = count[0] == '[' ? "[" + n + ",  " + n + "]" : n + "}";
+      emulation.launch = replaced(emulation.launch, count, grown);
+    }
+    emulation.more = {"--json", "r.json", "--quiet"};
+    CHECK(emulation.run().exit_code == 0);
+    return parse_kernel_record("r.json", read_file(emulation.folder.path() / "r.json"));
+  };
+  const auto is_told = [](const KernelRecord& record) {
+    return std::any_of(record.messages.begin(), record.messages.end(), [](const std::string& message) {
+      return contains(message, "from DRAM") && contains(message, "modelled: ");
+    });
+  };
+  const KernelRecord kept = emulated("256"), beyond = emulated("2112");
+  CHECK_FALSE(is_told(kept));
+  CHECK(kept.kernels.at(0).measured.at("dram_read_bytes") == 256 * 256 * 4);
+  CHECK(is_told(beyond));
+  // Each sector is read and written once: the L2 has nothing to fetch again.
+  CHECK(beyond.kernels.at(0).measured.at("dram_read_bytes") == 2112 * 2112 * 4);
+  CHECK(beyond.kernels.at(0).measured.at("dram_write_bytes") == 2112 * 2112 * 4);
 }
 
 TEST_CASE("emulate: the record is one of kernels, which report, diff and explain take") {
@@ -197,7 +225,7 @@ TEST_CASE("emulate: what cannot be run is refused in one sentence, and nothing i
   refused([](Emulation& e) { e.launch = "{"; }, "not valid JSON");
   refused([](Emulation& e) { e.launch = replaced(e.launch, "\"grid\"", "\"gird\""); }, "did you mean grid");
   refused([](Emulation& e) { e.launch = replaced(e.launch, "[4, 4]", "[4, 70000]"); },
-          "at most 65535 in y and z");
+          "at most 2147483647x65535x65535");
   refused([](Emulation& e) { e.launch = replaced(e.launch, "int32", "int64"); },
           "argument 2 (n) = 8 bytes: must fit parameter transpose_tiled_param_2 of 4 bytes");
   refused([](Emulation& e) { e.launch = replaced(e.launch, "float32", "flaot32"); }, "float32");

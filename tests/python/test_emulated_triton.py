@@ -57,6 +57,16 @@ def test_specialisation_is_that_of_the_launcher(kernels):
     assert requests[1] > requests[0]
 
 
+def test_a_number_that_16_does_not_divide_is_named_where_it_costs_accesses(kernels):
+    x = np.ones(1024, np.float32)
+    for n, advised in ((1000, True), (1008, False), (1024, False)):
+        result = ts.emulate_triton(kernels.vector_add, 1, x, x, np.zeros_like(x), n, BLOCK=1024)
+        advice = [note for note in result.notes if note.startswith("advice: ")]
+        assert bool(advice) == advised
+        assert all(f"n = {n} is no multiple of 16" in note and "for 1008" in note for note in advice)
+        assert ("advice: " in str(result)) == advised
+
+
 def test_grids_may_be_functions_and_dtypes_named(kernels):
     x = cases.to_bf16(cases.draw(600))
     given = [ts.tensor(x, "bf16"), ts.tensor(x, "bf16"), ts.tensor(out := np.zeros_like(x), "bf16"), 600]

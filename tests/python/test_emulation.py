@@ -30,6 +30,7 @@ def launch(name, case, **changes):
         scratch = [np.zeros(size * ctas, np.uint8) if size else None for size in made["scratch"]]
         given = [case.arguments[each] for each in made["arguments"]]
         options |= {"block": 32 * made["warps"], "shared": made["shared"], "args": [*given, *scratch]}
+    options["max_dynamic_shared"] = options["shared"]
     options |= changes
     return ts.emulate(options.pop("ptx", made["ptx"]), **options)
 
@@ -107,6 +108,32 @@ def test_faults_are_named_with_their_line(name):
     assert place_of("FAULT", f"faults/{name}.cu") in [place for finding in found for place in finding.places]
     with pytest.raises(ts.CheckFailed, match=name):
         result.check()
+
+
+# Faults of public reports, each in a few lines of its own, and its mended twin; the sources cite the reports.
+REPORTED = {
+    "mean_then_variance": ("race", 2, 128, lambda: [cases.draw(256), np.zeros(256, np.float32)]),
+    "scales_behind_numbers": ("race", 1, 32, lambda: [cases.draw(16), np.zeros(16, np.float32), 16]),
+    "store_without_proxy_fence": ("fault", 2, 128, lambda: [cases.draw(256), np.zeros(256, np.float32)]),
+    "waits_for_its_own_copy": ("race", 1, 128, lambda: [cases.whole(0, 9, 3, 512), np.zeros((3, 512), np.int32), 3]),
+    "one_lane_arrives": ("race", 1, 64, lambda: [cases.draw(32), np.zeros(32, np.float32)]),
+    "length_of_another_view": (
+        "out of bounds", 1, 32, lambda: [cases.whole(0, 9, 8), cases.whole(0, 9, 9), np.zeros(8, np.int32), 8, 2, 5],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REPORTED)
+def test_reported_faults_are_named_with_their_line_and_their_mended_twins_are_not(name):
+    kind, grid, threads, arguments = REPORTED[name]
+    launch = {"grid": grid, "block": threads, "races": True}
+    for seed in (1, 2, 3):
+        found = ts.emulate(COMPILED[name]["ptx"], args=arguments(), emulated_seed=seed, **launch).errors
+        assert {each.kind for each in found} == {kind}
+        assert place_of("FAULT", f"reported/{name}.cu") in [place for each in found for place in each.places]
+        mended = ts.emulate(COMPILED[f"{name}.mended"]["ptx"], args=arguments(), emulated_seed=seed, **launch)
+        assert mended.completed
+        assert mended.errors == []
 
 
 def test_races_between_blocks_are_named_with_their_line():
@@ -188,6 +215,9 @@ def test_arguments_that_do_not_fit_are_one_sentence():
     assert "must be contiguous" in refusal(args=[np.zeros((9, 9))[::2, ::2], *good["args"][1:]])
     assert "must be PTX with a kernel" in refusal(ptx="nowhere.ptx")
     assert "0 ... 232448" in refusal(shared=-1)
+    assert "did not ask for more than 49152 B" in refusal(shared=50000)
+    assert "asked for 49999 B" in refusal(shared=50000, max_dynamic_shared=49999)
+    assert "compiled for 128x1x1 (.reqntid)" in refusal(block=256)
     unknown = ptx.replace("add.f32", "add.q7").replace("setp.lt", "setp.zz")
     assert "2 instructions that are not known" in refusal(ptx=unknown)
 

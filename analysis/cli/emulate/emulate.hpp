@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/emulate/emulate_arguments.hpp"
 #include "analysis/cli/emulate/launch_file.hpp"
 #include "emulator/kernel_call.hpp"
 #include "profiler/records/kernel_record.hpp"
@@ -28,8 +29,10 @@ std::optional<Assembled> assemble(const std::string& ptx, const std::string& tar
 
 /// Runs a program that is linked against the emulated CUDA runtime. @returns its exit code where that is not
 /// 0
-int emulate_program(const std::vector<std::string>& words, bool races, std::int64_t seed,
-                    const CommandContext& context);
+int emulate_program(const EmulateArguments& arguments, const CommandContext& context);
+
+/// As many as were asked for, or as this machine runs at once.
+int threads_of(const EmulateArguments& arguments);
 
 /// How the arrays of a launch compare with what was expected of them.
 struct ReferenceCheck {

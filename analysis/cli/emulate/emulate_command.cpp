@@ -17,7 +17,8 @@ constexpr const char* kLaunchFileHelp =
     {"name": "y", "file": "y.npy", "expect": "sum.npy", "tolerance": 1e-5},
     {"name": "n", "dtype": "int32", "value": 1000}]}
 kernel may be left out where there is one, or be part of a name; grid, block and cluster are one to
-three numbers; registers says how many a thread has. An array is a file, or dtype and shape with fill: a number,
+three numbers; registers says how many a thread has; max_dynamic_shared and non_portable_cluster (true)
+are what host code asks for beyond 48 KiB and 8 CTAs, without which such launches are refused. An array is a file, or dtype and shape with fill: a number,
 none (NaN, as memory that nobody wrote), zeros, arange or random. expect is a file or a number
 that the array must hold afterwards. {"bytes": 16} with "hex" is a struct.
 )";

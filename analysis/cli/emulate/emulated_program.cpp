@@ -13,13 +13,14 @@
 
 namespace tilescope::cli {
 
-int emulate_program(const std::vector<std::string>& words, bool races, std::int64_t seed,
-                    const CommandContext& context) {
+int emulate_program(const EmulateArguments& arguments, const CommandContext& context) {
+  const std::vector<std::string>& words = arguments.words;
   const TemporaryFolder folder;
   const std::string results = (folder.path() / "results").string();
   setenv("TILESCOPE_EMULATED_COUNTS", results.c_str(), 1);
-  setenv("TILESCOPE_EMULATED_SEED", std::to_string(seed).c_str(), 1);
-  if (races) setenv("TILESCOPE_EMULATED_RACES", "1", 1);
+  setenv("TILESCOPE_EMULATED_SEED", std::to_string(arguments.seed).c_str(), 1);
+  setenv("TILESCOPE_EMULATED_THREADS", std::to_string(threads_of(arguments)).c_str(), 1);
+  if (arguments.races) setenv("TILESCOPE_EMULATED_RACES", "1", 1);
   CommandOptions options;
   options.output_to_stderr = context.json == "-";
   const CommandOutcome outcome = run_command(words, options);

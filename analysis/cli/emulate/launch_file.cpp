@@ -158,7 +158,8 @@ emulator::Argument Reader::read_argument(const JsonField& field, std::size_t ind
 }
 
 LaunchFile Reader::read() {
-  require_only(root_, {"kernel", "grid", "block", "cluster", "shared", "registers", "arguments"});
+  require_only(root_, {"kernel", "grid", "block", "cluster", "shared", "registers", "max_dynamic_shared",
+                       "non_portable_cluster", "arguments"});
   LaunchFile file;
   emulator::KernelCall& call = file.call;
   if (root_.has("kernel")) call.kernel = root_.at("kernel").text();
@@ -167,6 +168,11 @@ LaunchFile Reader::read() {
   if (root_.has("cluster")) call.cluster = read_extent(root_.at("cluster"));
   if (root_.has("shared"))
     call.shared_bytes = static_cast<std::uint32_t>(root_.at("shared").integer(0, 1 << 24));
+  if (root_.has("max_dynamic_shared"))
+    call.attributes.max_dynamic_shared =
+        static_cast<std::uint32_t>(root_.at("max_dynamic_shared").integer(0, 1 << 24));
+  if (root_.has("non_portable_cluster"))
+    call.attributes.non_portable_cluster = root_.at("non_portable_cluster").boolean();
   if (root_.has("registers")) call.registers = static_cast<int>(root_.at("registers").integer(1, 255));
   const std::vector<JsonField> arguments = root_.at("arguments").items();
   for (std::size_t i = 0; i < arguments.size(); ++i)

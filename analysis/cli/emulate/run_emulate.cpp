@@ -7,6 +7,7 @@
 
 #include "analysis/cli/emulate/emulate.hpp"
 #include "analysis/cli/emulate/emulate_arguments.hpp"
+#include "analysis/emulation/call_with_dram.hpp"
 #include "analysis/emulation/emulated_record.hpp"
 #include "common/log.hpp"
 
@@ -14,13 +15,17 @@ namespace tilescope::cli {
 
 namespace emulator = gpu::emulator;
 
+int threads_of(const EmulateArguments& arguments) {
+  return static_cast<int>(arguments.threads > 0 ? arguments.threads
+                                                : std::max(1u, std::thread::hardware_concurrency()));
+}
+
 int run_emulate(const EmulateArguments& arguments, const CommandContext& context) {
   if (arguments.words.empty())
     throw BadInput("KERNEL", "''", "must be a .ptx or .cu file, or -- PROGRAM; see --help");
   const std::string& kernel = arguments.words.front();
   const bool is_file = kernel.ends_with(".ptx") || kernel.ends_with(".cu");
-  if (arguments.launch.empty() && !is_file)
-    return emulate_program(arguments.words, arguments.races, arguments.seed, context);
+  if (arguments.launch.empty() && !is_file) return emulate_program(arguments, context);
   if (arguments.launch.empty()) throw BadInput("--launch", "(none)", "must be a launch.json; see --help");
   if (arguments.words.size() > 1)
     throw BadInput("emulate argument", "'" + arguments.words[1] + "'", "is one too many; see --help");
@@ -33,10 +38,9 @@ int run_emulate(const EmulateArguments& arguments, const CommandContext& context
   emulator::Options& options = launch.call.options;
   options.races = arguments.races;
   options.seed = static_cast<std::uint64_t>(arguments.seed);
-  options.threads = static_cast<int>(
-      arguments.threads > 0 ? arguments.threads : std::max(1u, std::thread::hardware_concurrency()));
+  options.threads = threads_of(arguments);
   options.most_seconds = static_cast<double>(arguments.most_seconds);
-  emulator::ToldLaunch told = call_and_tell(module, launch.call);
+  emulator::ToldLaunch told = call_with_dram(module, launch.call);
   if (assembled && assembled->spill_store_bytes + assembled->spill_load_bytes > 0)
     told.result.counts.notes.push_back(
         fmt::format("ptxas spills: {} B of stores and {} B of loads stand in a thread's code, which are "

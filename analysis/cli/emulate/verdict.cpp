@@ -43,6 +43,10 @@ std::string verdict_json(const KernelMeasurement& kernel) {
   json["sm_l2_bytes"] = static_cast<std::int64_t>(moved);
   json["must_bytes"] = emulated.must_read_bytes + emulated.must_write_bytes;
   json["bytes_over_must"] = must > 0 ? nlohmann::ordered_json(moved / must) : nullptr;
+  if (kernel.measured.contains("dram_read_bytes")) {
+    json["dram_bytes"] = static_cast<std::int64_t>(kernel.measured.at("dram_read_bytes") +
+                                                   kernel.measured.at("dram_write_bytes"));
+  }
   json["seconds"] = emulated.seconds;
   json["findings"] = nlohmann::ordered_json::array();
   for (const EmulatedFinding& finding : emulated.findings) {

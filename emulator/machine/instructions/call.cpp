@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // call and ret, and the functions that CUDA itself has: printf and assert.
+#include <algorithm>
 #include <cstring>
 
 #include "emulator/machine/instructions/printf.hpp"
@@ -69,15 +70,26 @@ void put_bytes(Warp& warp, std::uint64_t parameter, const std::vector<std::byte>
 
 constexpr std::size_t kMostFrames = 1024;
 
+/// The function that a lane calls: by its number, or by the address in a register.
+const Function& callee(const Warp& warp, const ptx::Operand& target, int lane) {
+  const std::vector<Function>& functions = warp.cta.run.launch.kernel->functions;
+  if (target.kind == ptx::Operand::Kind::label) return functions[static_cast<std::size_t>(target.value)];
+  const std::uint64_t address = warp.value(target, lane);
+  const auto found = std::find_if(functions.begin(), functions.end(),
+                                  [&](const Function& function) { return function.address == address; });
+  if (found == functions.end()) throw Fault("a call through an address that no function has", lane);
+  return *found;
+}
+
 Outcome call(Warp& warp, const Instruction& instruction) {
   const auto& kernel = *warp.cta.run.launch.kernel;
-  const Function& function = kernel.functions[static_cast<std::size_t>(instruction.operands[0].value)];
   const auto& arguments = instruction.operands[2].elements;
-  if (arguments.size() != function.parameters.size() ||
-      instruction.operands[1].elements.size() != function.results.size())
-    throw Fault("a call with other parameters than the function has");
   const auto here = static_cast<std::uint32_t>(&instruction - kernel.instructions.data());
   for_lanes(warp.active, [&](int lane) {
+    const Function& function = callee(warp, instruction.operands[0], lane);
+    if (arguments.size() != function.parameters.size() ||
+        instruction.operands[1].elements.size() != function.results.size())
+      throw Fault("a call with other parameters than the function has", lane);
     std::vector<std::vector<std::byte>> values;
     for (std::size_t i = 0; i < arguments.size(); ++i)
       values.push_back(bytes_at(warp, arguments[i].value, function.parameters[i].bytes, lane));
@@ -148,7 +160,8 @@ Outcome fail_assertion(Warp& warp, const Instruction& instruction) {
 }
 
 Execution select_call(const Instruction& instruction) {
-  if (instruction.operands[0].value >= 0) return {&call};
+  if (instruction.operands[0].kind == ptx::Operand::Kind::reg || instruction.operands[0].value >= 0)
+    return {&call};
   const std::string_view name = instruction.modifiers.back();
   const std::size_t parameters = instruction.operands[2].elements.size();
   if (name == "vprintf" && parameters == 2) return {&print};

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Branches, exits, and instructions that only say something to the device.
+#include <string>
+
 #include "emulator/machine/lanes.hpp"
 
 namespace tilescope::gpu::emulator {
@@ -17,6 +19,18 @@ Execution select_simple(const Instruction&) {
   return {&simply<outcome>};
 }
 
+/// brx.idx: where each lane goes on, by its index into the list of targets
+Outcome branch_by_index(Warp& warp, const Instruction& instruction) {
+  const std::size_t targets = instruction.operands.size() - 1;
+  for_lanes(warp.active, [&](int lane) {
+    const std::uint64_t index = warp.value(instruction.operands[0], lane);
+    if (index >= targets)
+      throw Fault("branch target " + std::to_string(index) + " of " + std::to_string(targets), lane);
+    warp.next[static_cast<std::size_t>(lane)] = instruction.operands[1 + index].offset;
+  });
+  return Outcome::scatter;
+}
+
 Outcome trap(Warp& warp, const Instruction&) { throw Fault("trap", warp.leader()); }
 
 /// A policy for caches, which there are none of.
@@ -29,12 +43,15 @@ Outcome no_policy(Warp& warp, const Instruction& instruction) {
 
 void add_control_handlers(HandlerTable& table) {
   table.add("bra", select_simple<Outcome::jump>);
+  table.add("brx.idx", [](const Instruction&) { return Execution{&branch_by_index}; });
   table.add("exit", select_simple<Outcome::exit>);
   table.add("nanosleep", select_simple<Outcome::poll>);
   table.add("trap", [](const Instruction&) { return Execution{&trap}; });
   table.add("brkpt", [](const Instruction&) { return Execution{&trap}; });
   table.add("prefetch.global", select_simple<Outcome::next>);
   table.add("prefetchu", select_simple<Outcome::next>);
+  table.add("applypriority", select_simple<Outcome::next>);
+  table.add("pmevent", select_simple<Outcome::next>);
   table.add("createpolicy", [](const Instruction&) { return Execution{&no_policy}; });
   for (const char* fence : {"membar.gl", "membar.cta", "membar.sys", "fence.acq_rel", "fence.sc"})
     table.add(fence, select_simple<Outcome::next>);

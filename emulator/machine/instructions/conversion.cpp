@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cvt. Rounds to nearest even (.rn) or, to whole numbers, as .rni, .rzi, .rmi and .rpi say; other roundings
-// of floating-point results are refused. fp16, bf16 and fp8 are converted as cpu_ref converts them.
+// are in rounded_conversion.cpp. fp16, bf16 and fp8 are converted as cpu_ref converts them.
 #include <array>
 #include <bit>
 #include <cmath>
@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "cpu_ref/numeric/numeric.hpp"
+#include "emulator/machine/instructions/rounded_conversion.hpp"
 #include "emulator/machine/instructions/select.hpp"
 
 namespace tilescope::gpu::emulator {
@@ -121,11 +122,24 @@ D converted(S source, Rounding rounding) {
   }
 }
 
+/// .ftz: fp32 numbers below the normal ones become zeros of their sign.
+template <class T>
+void flush(Lanes<T>& values) {
+  if constexpr (std::is_same_v<T, float>) {
+    for (float& value : values) {
+      if (std::fabs(value) < std::numeric_limits<float>::min()) value = std::copysign(0.0f, value);
+    }
+  }
+}
+
 template <class D, class S, Rounding rounding>
 Outcome convert(Warp& warp, const Instruction& instruction) {
-  const Lanes<S> source = load_lanes<S>(warp, instruction.operands[1]);
+  Lanes<S> source = load_lanes<S>(warp, instruction.operands[1]);
   Lanes<D> result{};
+  const bool flushes = (std::is_same_v<S, float> || std::is_same_v<D, float>)&&instruction.has("ftz");
+  if (flushes) flush(source);
   each_lane(warp, [&](int lane) { result[lane] = converted<D, S>(source[lane], rounding); });
+  if (flushes) flush(result);
   store_lanes(warp, instruction.operands[0], result);
   return Outcome::next;
 }
@@ -262,9 +276,16 @@ struct Saturate {
   float operator()(float a) const { return a > 0 ? (a < 1 ? a : 1.0f) : 0.0f; }
 };
 
+struct FlushAndSaturate {
+  float operator()(float a) const { return a < std::numeric_limits<float>::min() ? 0.0f : Saturate{}(a); }
+};
+
 Execution select_conversion(const Instruction& instruction) {
   if (instruction.opcode == "cvt.sat.f32.f32") return {&unary<Saturate, float>};
-  only_modifiers(instruction, {"rn", "rni", "rzi", "rmi", "rpi", "satfinite"});
+  if (instruction.opcode == "cvt.ftz.sat.f32.f32") return {&unary<FlushAndSaturate, float>};
+  if (needs_own_rounding(instruction) && !instruction.has("satfinite"))
+    return {select_own_rounding(instruction)};
+  only_modifiers(instruction, {"rn", "rni", "rzi", "rmi", "rpi", "ftz", "satfinite"});
   if (instruction.types.size() != 2) unknown_form();
   plain_operands(instruction, instruction.operands.size() == 3 ? 3 : 2);
   if (const Handler handler = of_pairs(instruction)) return {handler};

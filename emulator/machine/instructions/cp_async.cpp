@@ -12,6 +12,11 @@
 #include "emulator/machine/memory_access.hpp"
 
 namespace tilescope::gpu::emulator {
+
+std::uint32_t agent_of_copies(Warp& warp) {
+  return warp.cta.order->agent("the copies (cp.async) of warp " + std::to_string(warp.index));
+}
+
 namespace {
 
 using ptx::Instruction;
@@ -21,12 +26,6 @@ struct Copy {
   const std::byte* from;
   std::uint32_t bytes, filled;  // what is read, and what is written, the rest of it with zeros
 };
-
-// For the search for races: a warp's copies are an agent, whose clock counts its groups.
-
-std::uint32_t agent_of(Warp& warp) {
-  return warp.cta.order->agent("the copies (cp.async) of warp " + std::to_string(warp.index));
-}
 
 std::vector<std::uint32_t> threads_of(const Warp& warp, LaneMask lanes) {
   std::vector<std::uint32_t> threads;
@@ -42,7 +41,7 @@ void tell_order(Warp& warp, const ptx::Operand& to, std::uint32_t bytes) {
   const auto group =
       static_cast<HappensBefore::Clock>(cta.async.committed(AsyncKind::cp_async, warp.index) + 1);
   for_lanes(warp.active, [&](int lane) {
-    cta.order->write(agent_of(warp), group, issued,
+    cta.order->write(agent_of_copies(warp), group, issued,
                      offset_of_shared_address(static_cast<std::uint32_t>(warp.address(to, lane))), bytes,
                      warp.instruction->line);
   });
@@ -54,7 +53,7 @@ void await_copies(Warp& warp, unsigned left) {
   warp.cta.async.wait(AsyncKind::cp_async, warp.index, left);
   if (!warp.cta.order || groups <= left) return;
   for (const std::uint32_t thread : threads_of(warp, warp.active)) {
-    warp.cta.order->await(thread, agent_of(warp), static_cast<HappensBefore::Clock>(groups - left));
+    warp.cta.order->await(thread, agent_of_copies(warp), static_cast<HappensBefore::Clock>(groups - left));
   }
 }
 

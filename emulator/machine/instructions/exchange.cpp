@@ -121,6 +121,15 @@ struct SumOf {
     return static_cast<std::int32_t>((*this)(std::uint32_t(a), std::uint32_t(b)));
   }
 };
+struct AllOf {
+  std::uint32_t operator()(std::uint32_t a, std::uint32_t b) const { return a & b; }
+};
+struct AnyOf {
+  std::uint32_t operator()(std::uint32_t a, std::uint32_t b) const { return a | b; }
+};
+struct OddOf {
+  std::uint32_t operator()(std::uint32_t a, std::uint32_t b) const { return a ^ b; }
+};
 struct LesserOf {
   template <class T>
   T operator()(T a, T b) const {
@@ -142,6 +151,12 @@ Handler of_reduction(const Instruction& instruction) {
 }
 Execution select_reduction(const Instruction& instruction) {
   operand_count(instruction, 3, 3);
+  if (only_type(instruction) == ptx::Type::b32) {
+    if (instruction.has("and")) return {&reduce<AllOf, std::uint32_t>, Converge::members};
+    if (instruction.has("or")) return {&reduce<AnyOf, std::uint32_t>, Converge::members};
+    if (instruction.has("xor")) return {&reduce<OddOf, std::uint32_t>, Converge::members};
+    unknown_form();
+  }
   if (only_type(instruction) == ptx::Type::s32)
     return {of_reduction<std::int32_t>(instruction), Converge::members};
   return {of_reduction<std::uint32_t>(instruction), Converge::members};

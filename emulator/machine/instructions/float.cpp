@@ -90,6 +90,13 @@ template <class Op>
 struct UnlessNan {
   float operator()(float a, float b) const { return a == a && b == b ? Op{}(a, b) : a + b; }
 };
+/// .xorsign.abs: of magnitudes, with the product's sign.
+template <class Op>
+struct OfMagnitudes {
+  float operator()(float a, float b) const {
+    return std::copysign(Op{}(std::fabs(a), std::fabs(b)), std::signbit(a) != std::signbit(b) ? -1.0f : 1.0f);
+  }
+};
 struct Absolute {
   template <class T>
   T operator()(T a) const {
@@ -222,13 +229,18 @@ Execution select_either(const Instruction& instruction) {
 }
 template <Arithmetic operation, class Op, class KeepsNan>
 Execution select_extreme(const Instruction& instruction) {
-  if (!instruction.has("NaN") || instruction.types.empty() || is_half(instruction.types.back()))
+  const bool keeps_nan = instruction.has("NaN"), of_magnitudes = instruction.has("xorsign");
+  if ((!keeps_nan && !of_magnitudes) || instruction.types.empty() || is_half(instruction.types.back()))
     return select_either<operation, Op, 2>(instruction);
-  only_modifiers(instruction, {"NaN", "ftz"});
+  only_modifiers(instruction, {"NaN", "ftz", "xorsign", "abs"});
   plain_operands(instruction, 3);
   if (only_type(instruction) != ptx::Type::f32) unknown_form();
-  return {instruction.has("ftz") ? &binary<Rounded<KeepsNan, true, false>, float>
-                                 : &binary<Rounded<KeepsNan, false, false>, float>};
+  const auto flushing = [&]<class Extreme>(Extreme) -> Handler {
+    return instruction.has("ftz") ? &binary<Rounded<Extreme, true, false>, float>
+                                  : &binary<Rounded<Extreme, false, false>, float>;
+  };
+  if (!of_magnitudes) return {flushing(KeepsNan{})};
+  return {keeps_nan ? flushing(OfMagnitudes<KeepsNan>{}) : flushing(OfMagnitudes<Op>{})};
 }
 
 Outcome multiply_add(Warp& warp, const Instruction& instruction) {

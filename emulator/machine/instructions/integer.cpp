@@ -97,6 +97,23 @@ struct Absolute {
   }
 };
 
+/// Both halves of a word, each for itself.
+template <class Op, class T>
+struct InPairs {
+  std::uint32_t operator()(std::uint32_t a, std::uint32_t b) const {
+    const auto low = Op{}(static_cast<T>(a), static_cast<T>(b));
+    const auto high = Op{}(static_cast<T>(a >> 16), static_cast<T>(b >> 16));
+    return std::uint32_t{static_cast<std::uint16_t>(high)} << 16 | static_cast<std::uint16_t>(low);
+  }
+};
+template <class Op>
+Execution binary_of_pairs(const ptx::Instruction& instruction) {
+  only_modifiers(instruction, {});
+  plain_operands(instruction, 3);
+  return {only_type(instruction) == ptx::Type::s16x2 ? &binary<InPairs<Op, std::int16_t>, std::uint32_t>
+                                                     : &binary<InPairs<Op, std::uint16_t>, std::uint32_t>};
+}
+
 template <class Op>
 Execution binary_of(const ptx::Instruction& instruction) {
   only_modifiers(instruction, {});
@@ -156,6 +173,13 @@ Execution select_multiply_add(const ptx::Instruction& instruction) {
 }
 
 Execution select_integer(Arithmetic operation, const ptx::Instruction& instruction) {
+  const ptx::Type type = instruction.types.back();
+  if (type == ptx::Type::u16x2 || type == ptx::Type::s16x2) {
+    if (operation == Arithmetic::add) return binary_of_pairs<Add>(instruction);
+    if (operation == Arithmetic::minimum) return binary_of_pairs<Minimum>(instruction);
+    if (operation == Arithmetic::maximum) return binary_of_pairs<Maximum>(instruction);
+    unknown_form();
+  }
   switch (operation) {
     case Arithmetic::add:
       return binary_of<Add>(instruction);

@@ -613,3 +613,61 @@ def wide_integers() -> Case:
 def barrier_pipeline() -> Case:
     x = whole(0, 1000, 5, 64)
     return Case((1,), {"x": x, "out": zeros(x), "tiles": 5}, {"out": x[:, ::-1]}, block=(128,), error=0)
+
+
+@cuda_case
+def block_sort() -> Case:
+    x = whole(-1000, 1000, 2, 512)
+    arguments = {"x": x, "sorted": zeros(x), "sums": np.zeros(2, np.int32)}
+    return Case((2,), arguments, {"sorted": np.sort(x, 1), "sums": x.sum(1)}, block=(128,), error=0)
+
+
+@cuda_case
+def group_sums() -> Case:
+    x = whole(0, 5, 128)
+    tiles, warps = x.reshape(-1, 16), x.reshape(-1, 32)
+    expected = {
+        "sums": np.repeat(x.reshape(-1, 4).sum(1), 4),
+        "scans": (tiles.cumsum(1) - tiles).ravel(),
+        "same": (warps[:, :, None] == warps[:, None, :]).sum(2).ravel(),
+    }
+    arguments = {"x": x, **{name: zeros(x) for name in expected}}
+    return Case((2,), arguments, expected, block=(64,), error=0)
+
+
+@cuda_case
+def bulk_copies() -> Case:
+    x = draw(2, 3, 256)
+    return Case((2,), {"x": x, "out": zeros(x), "tiles": 3}, {"out": x[:, :, ::-1] + 1}, block=(256,), error=0)
+
+
+@cuda_case
+def staged_pipeline() -> Case:
+    x = draw(5, 128)
+    out = (np.arange(1, 6)[:, None] * x[:, ::-1].astype(np.float64)).sum(0)
+    return Case((1,), {"x": x, "out": np.zeros(128, np.float32), "tiles": 5}, {"out": out}, block=(128,))
+
+
+@cuda_case
+def chosen_functions() -> Case:
+    x, which = draw(64), whole(0, 3, 64)
+    wide = x.astype(np.float64)
+    by_table = np.choose(which, [wide + 1, wide**2, wide**3])
+    arguments = {"x": x, "which": which, "by_table": zeros(x), "by_object": zeros(x)}
+    expected = {"by_table": by_table, "by_object": np.where(which > 0, 2 * wide, wide - 3)}
+    return Case((1,), arguments, expected, block=(64,))
+
+
+@cuda_case
+def rounded_ways() -> Case:
+    x, n = draw(64, dtype=np.float64), whole(1 << 24, 1 << 30, 64)
+    nearest, half = x.astype(np.float32), x.astype(np.float32).astype(np.float16)
+    down = np.where(nearest > x, np.nextafter(nearest, np.float32(-np.inf)), nearest)
+    up = n.astype(np.float32)
+    up = np.where(up < n, np.nextafter(up, np.float32(np.inf)), up)
+    to_zero = np.where(np.abs(half) > np.abs(x.astype(np.float32)), np.nextafter(half, np.float16(0)), half)
+    with np.errstate(over="ignore"):
+        of_whole = (n % 100000).astype(np.float16)
+    expected = {"down": down, "up": up, "to_zero": to_zero, "of_whole": of_whole}
+    arguments = {"x": x, "n": n, **{name: zeros(value) for name, value in expected.items()}}
+    return Case((1,), arguments, expected, block=(64,), error=0)

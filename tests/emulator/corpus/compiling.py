@@ -22,8 +22,9 @@ def without_paths(ptx: str) -> str:
     return re.sub(r'(file\s+\d+\s+|\.b8\s+)?"[^"\s]*/(corpus/|triton/language/)', r'\1"\2', ptx)
 
 
-def of_cuda(source: Path, chip: str = "sm_90") -> dict[str, Any]:
-    words = [of_toolkit("nvcc"), "-ptx", "-lineinfo", f"-arch={chip}", "-std=c++20", "-O3", str(source), "-o", "-"]
+def of_cuda(source: Path, chip: str = "sm_90", *options: str) -> dict[str, Any]:
+    words = [of_toolkit("nvcc"), "-ptx", "-lineinfo", f"-arch={chip}", "-std=c++20", "-O3", *options, str(source)]
+    words += ["-o", "-"]
     ptx = subprocess.run(words, check=True, capture_output=True, text=True).stdout
     return {"ptx": without_paths(ptx)}
 

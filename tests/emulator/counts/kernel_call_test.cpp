@@ -284,11 +284,15 @@ TEST_CASE("emulator: what does not fit is refused with one sentence") {
   refused(
       good, [](CalledKernel& k) { k.call.kernel = "softmax"; }, "must name one of 1: kernel");
   refused(
-      good, [](CalledKernel& k) { k.call.block = {2048}; }, "must be 1 ... 1024 threads");
+      good, [](CalledKernel& k) { k.call.block = {2048}; }, "where 1 ... 1024 are allowed");
   refused(
-      good, [](CalledKernel& k) { k.call.grid = {0}; }, "grid = 0x1x1");
+      good, [](CalledKernel& k) { k.call.grid = {0}; }, "would not be launched: a grid of 0x1x1");
   refused(
-      good, [](CalledKernel& k) { k.call.shared_bytes = 1 << 20; }, "bytes of shared memory");
+      good, [](CalledKernel& k) { k.call.shared_bytes = 1 << 20; }, "a CTA has 232448 at most");
+  refused(
+      good, [](CalledKernel& k) { k.call.shared_bytes = 49153; }, "did not ask for more than 49152 B");
+  refused(
+      good, [](CalledKernel& k) { k.call.registers = 255, k.call.block = {512}; }, "an SM has 65536");
   refused(
       ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k()\n{\n.reg .b64 "
       "%rd<500000>;\nret;\n}\n",

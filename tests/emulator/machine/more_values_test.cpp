@@ -86,8 +86,27 @@ TEST_CASE("emulator: floating-point numbers are rounded in every direction") {
   });
 }
 
+TEST_CASE("emulator: extremes of magnitudes have the product's sign") {
+  const auto of = [](float a, float b, const char* instruction) {
+    return bits("mov.f32 %f1, " + number(a) + ";\nmov.f32 %f2, " + number(b) + ";\n" + instruction +
+                " %f10, %f1, %f2");
+  };
+  check_values({
+      {of(1, -3, "min.xorsign.abs.f32"), bits_of(-1)},
+      {of(-1, -3, "min.xorsign.abs.f32"), bits_of(1)},
+      {of(-1, 3, "max.ftz.xorsign.abs.f32"), bits_of(-3)},
+      {of(-0.0f, 3, "min.xorsign.abs.f32"), bits_of(-0.0f)},
+      {bits("mov.b32 %f1, 0x7FC00000;\nmin.NaN.xorsign.abs.f32 %f10, %f1, " + number(1)), 0x7fffffff},
+      {bits("mov.b32 %f1, 0x7FC00000;\nmin.xorsign.abs.f32 %f10, %f1, " + number(1)), bits_of(1)},
+  });
+}
+
 TEST_CASE("emulator: carries, sums of bytes, fields") {
   check_values({
+      {pairs("0x7FFF0001", "0x0001FFFF", "add.s16x2 %r10, %r1, %r2"), 0x80000000},
+      {pairs("0x7FFF0001", "0x8000FFFF", "max.s16x2 %r10, %r1, %r2"), 0x7fff0001},
+      {pairs("0x7FFF0001", "0x8000FFFF", "max.u16x2 %r10, %r1, %r2"), 0x8000ffff},
+      {pairs("0x7FFF0001", "0x8000FFFF", "min.s16x2 %r10, %r1, %r2"), 0x8000ffff},
       {"mov.u32 %r1, -1;\nadd.cc.u32 %r2, %r1, 1;\naddc.u32 %r10, 5, 0", 6},
       {"mov.u32 %r1, 1;\nadd.cc.u32 %r2, %r1, 1;\naddc.u32 %r10, 5, 0", 5},
       {"mov.u32 %r1, 0;\nsub.cc.u32 %r2, %r1, 1;\nsubc.u32 %r10, 5, 0", 4},
@@ -104,6 +123,7 @@ TEST_CASE("emulator: carries, sums of bytes, fields") {
       {"bmsk.clamp.b32 %r10, 4, 40", 0xfffffff0},
       {"szext.clamp.s32 %r10, 0xff, 8", 0xffffffff},
       {"szext.clamp.u32 %r10, 0x1ff, 8", 0xff},
+      {"createpolicy.fractional.L2::evict_first.b64 %rd1, 1.0;\nmov.u32 %r10, 3", 3},
   });
 }
 

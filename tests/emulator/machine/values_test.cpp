@@ -191,8 +191,9 @@ TEST_CASE("emulator: conversions round as their modifiers say, and saturate") {
 
 TEST_CASE("emulator: a form of an instruction that is not known is refused with its line") {
   for (const std::string ptx :
-       {"add.rq.f32 %f1, %f1, %f1;", "cvt.rz.f16.f32 %h1, %f1;", "tex.1d %r1;", "mul.s32 %r1, %r1;",
-        "setp.eq.and.s32 %p1, %r1, %r1;", "setp.eq.s32 %p1, %r1, %r1, %p2;",
+       {"add.rq.f32 %f1, %f1, %f1;", "cvt.rz.e4m3x2.f32 %h1, %f1, %f1;", "st.async.b32 [%r1], %r1, [%r1];",
+        "tex.1d %r1;", "mul.s32 %r1, %r1;", "setp.eq.and.s32 %p1, %r1, %r1;",
+        "setp.eq.s32 %p1, %r1, %r1, %p2;",
         "wmma.load.a.sync.aligned.row.m16n16k16.tf32 {%r1, %r1, %r1, %r1}, [%rd1];"}) {
     CAPTURE(ptx);
     CHECK_THROWS_WITH_AS(PtxRun{}("mov.u32 %r1, 0;\n" + ptx), doctest::Contains("PTX line 17: "),

@@ -50,6 +50,13 @@ __global__ void exchange(int* numbers, bool waits) {
   numbers[threadIdx.x] = values[kThreads - 1 - threadIdx.x];
 }
 
+/// Of clusters that the kernel is compiled for.
+__global__ void __cluster_dims__(2, 1, 1) pairs() {
+  unsigned in_cluster = 0;
+  asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(in_cluster));
+  if (in_cluster != 2) asm("trap;");
+}
+
 template <typename T>
 T* allocated(std::size_t count) {
   void* memory = nullptr;
@@ -198,6 +205,21 @@ TEST_CASE("a launch beyond the device's limits is refused, and leaves nothing be
         cudaSuccess);
   CHECK(refused(1, 32, 48 * 1024 + 1) == cudaSuccess);
   CHECK(cudaDeviceSynchronize() == cudaSuccess);
+  const auto exchanged = [](std::size_t shared_bytes) {
+    auto* const numbers = allocated<int>(kThreads);
+    exchange<<<1, kThreads, shared_bytes>>>(numbers, true);
+    const cudaError_t status = cudaGetLastError();
+    CHECK(cudaDeviceSynchronize() == cudaSuccess);
+    cudaFree(numbers);
+    return status;
+  };
+  CHECK(exchanged(48 * 1024 - kThreads * sizeof(int)) == cudaSuccess);
+  CHECK(exchanged(48 * 1024) == cudaErrorInvalidValue);  // its own 256 bytes come on top
+  pairs<<<4, 32>>>();
+  CHECK(cudaGetLastError() == cudaSuccess);
+  CHECK(cudaDeviceSynchronize() == cudaSuccess);
+  pairs<<<3, 32>>>();
+  CHECK(cudaGetLastError() == cudaErrorInvalidClusterSize);
 }
 
 TEST_CASE("an access beyond an allocation fails the launch, and every call after it") {
