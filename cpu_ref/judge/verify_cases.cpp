@@ -289,7 +289,7 @@ void add_pages(CaseList& list, TileShape tile) {
       }
       c.pack_gqa = turn % 4 == 3;
       if (turn % 2 == 1) c.splits = {SplitPolicy::Kind::number, 2};
-      list.add(c, mask, 1);
+      list.add(c, mask);
       ++turn;
     }
   }

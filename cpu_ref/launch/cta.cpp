@@ -103,7 +103,7 @@ TileParts Cta::parts(const TileCoord& at) const {
 }
 
 std::byte* Cta::PagedRows::row(int index) const {
-  const KvPageTable& table = tensors->page_table();
+  const KvPageTable& table = tensors->kv_pages();
   const std::int64_t key = first + index;
   return static_cast<std::byte*>(
       tensors->pool(name).row(table.page_of(batch, key), head, key % table.page_size));

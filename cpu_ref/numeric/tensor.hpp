@@ -100,10 +100,10 @@ class TensorSet {
   /// with pages from there; k and v themselves are what a judge knows.
   Tensor& pool(TensorName of) { return pools_[of == TensorName::k ? 0 : 1]; }
   const Tensor& pool(TensorName of) const { return pools_[of == TensorName::k ? 0 : 1]; }
-  KvPageTable& page_table() { return page_table_; }
-  const KvPageTable& page_table() const { return page_table_; }
-  /// Copies k and v into pages as draw_kv_pages() has them, and NaN into all that belongs to nobody.
-  void lay_out_in_pages();
+  KvPageTable& kv_pages() { return kv_pages_; }
+  const KvPageTable& kv_pages() const { return kv_pages_; }
+  /// Copies k and v into pages, and NaN into all that belongs to nobody.
+  void lay_out_in_pages(const KvPageTable& pages);
   /// Bytes of all tensors held.
   std::int64_t bytes() const;
 
@@ -112,7 +112,7 @@ class TensorSet {
   std::array<Tensor, kNumTensors> tensors_;
   std::array<Tensor, 3> descales_;  // of q, k and v
   std::array<Tensor, 2> pools_;     // of k and v
-  KvPageTable page_table_;
+  KvPageTable kv_pages_;
 };
 
 }  // namespace tilescope
