@@ -271,6 +271,30 @@ void add_splits(CaseList& list, TileShape tile) {
   }
 }
 
+/// Keys and values in pages: smaller than a tile and larger, that end inside a page and at its end, with
+/// batch entries that have none.
+void add_pages(CaseList& list, TileShape tile) {
+  int turn = 0;
+  for (const std::int64_t page_size : {8, 16, 256}) {
+    for (const MaskSides& mask : masks_for(tile)) {
+      VerifyCase c = list.several_tiles(kGroupings[turn % 3]);
+      c.direction = Direction::forward;
+      c.problem.page_size = page_size;
+      c.problem.seqlen_q = turn % 2 == 0 ? 1 : c.problem.seqlen_q;
+      c.problem.seqlen_k += turn % 3 * page_size;
+      c.problem.dtype = kElementTypes[turn % 5];
+      if (turn % 3 != 0) {
+        c.problem.batch = 3;
+        c.problem.key_lengths = {c.problem.seqlen_k / 2, 0, c.problem.seqlen_k};
+      }
+      c.pack_gqa = turn % 4 == 3;
+      if (turn % 2 == 1) c.splits = {SplitPolicy::Kind::number, 2};
+      list.add(c, mask);
+      ++turn;
+    }
+  }
+}
+
 /// Descales of heads, and of tiles: numbers by chance, of the data, and one of each tensor alone.
 void add_descales(CaseList& list, TileShape tile) {
   constexpr Descale kRandom{Descale::From::random}, kData{Descale::From::data}, kHalf{.value = 0.5};
@@ -361,6 +385,7 @@ std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_
   add_masks(list, tile);
   add_value_dims(list, tile);
   add_score_mods(list, tile, size);
+  add_pages(list, tile);
   return list.take();
 }
 

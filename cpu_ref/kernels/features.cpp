@@ -30,6 +30,7 @@ constexpr FeatureName kFeatures[kNumFeatures] = {
     {"query splits", "lets no CTAs share a kv tile: query-splits must be 1"},
     {"masks", "has no mask beside causal, windows and padding: mask must be left out"},
     {"value dim", "has values with the columns of keys alone: head_dim_v must be left out"},
+    {"pages", "reads no keys and values in pages: page_size must be left out"},
     {"softcap", "has no soft cap: softcap must be left out"},
     {"alibi", "has no ALiBi: alibi must be left out"},
     {"learned sink", "has no learned sink: learned_sink must be left out"},
@@ -89,7 +90,8 @@ FeatureSet required_features(const AttentionProblem& problem) {
   // Every field of a problem by its name: with a new one this does not compile until somebody has said here
   // what it asks of a kernel.
   const auto& [batch, heads, heads_kv, seqlen_q, seqlen_k, head_dim, dtype, causal, window_left, window_right,
-               softmax_scale, dropout, seed, key_lengths, descales, mask, score_mods, head_dim_v] = problem;
+               softmax_scale, dropout, seed, key_lengths, descales, mask, score_mods, head_dim_v, page_size] =
+      problem;
   FeatureSet needs{feature_of(dtype)};
   if (causal) needs = needs | FeatureSet{Feature::causal};
   if (window_left >= 0 || window_right >= 0) needs = needs | FeatureSet{Feature::window};
@@ -100,6 +102,7 @@ FeatureSet required_features(const AttentionProblem& problem) {
   if (dropout > 0) needs = needs | FeatureSet{Feature::dropout};
   if (softmax_scale && !(*softmax_scale > 0)) needs = needs | FeatureSet{Feature::signed_scale};
   if (head_dim_v != 0 && head_dim_v != head_dim) needs = needs | FeatureSet{Feature::value_dim};
+  if (page_size > 0) needs = needs | FeatureSet{Feature::paged_keys};
   const ScoreMods& mods = score_mods;
   return needs | score_mods_where([&mods](const ScoreModRow& row) { return row.get(mods) != 0; });
 }

@@ -35,6 +35,7 @@ enum class Feature : std::uint8_t {
   query_splits,  // option: several CTAs share the queries of a kv tile
   mask_rules,    // mask: those of MaskKind
   value_dim,     // values with other columns than queries and keys
+  paged_keys,    // keys and values in pages
   softcap,       // score modifiers from here on, in the order of score_mod_rows()
   alibi,
   learned_sink,

@@ -102,8 +102,16 @@ TileParts Cta::parts(const TileCoord& at) const {
   return parts;
 }
 
+std::byte* Cta::PagedRows::row(int index) const {
+  const KvPageTable& table = tensors->kv_pages();
+  const std::int64_t key = first + index;
+  return static_cast<std::byte*>(
+      tensors->pool(name).row(table.page_of(batch, key), head, key % table.page_size));
+}
+
 Cta::Region Cta::access(TensorName name, AccessKind kind, const TileCoord& at) {
-  Tensor& tensor = (*tensors_)[name];
+  const bool in_pages = problem().page_size > 0 && ends_at_padding(name);
+  Tensor& tensor = in_pages ? tensors_->pool(name) : (*tensors_)[name];
   const TileIndexing indexing = tensor_extent(problem(), name).indexing;
   const bool by_m = indexing != TileIndexing::n, by_n = indexing != TileIndexing::m;
   const int head = by_m ? at.head : kv_head(at);
@@ -123,6 +131,15 @@ Cta::Region Cta::access(TensorName name, AccessKind kind, const TileCoord& at) {
                               by_n || by_split ? n_block : -1, std::int64_t{logged_rows} * cols * size});
   };
   const auto region = [&](int first, int end) -> Region {
+    if (in_pages) {
+      return {nullptr,
+              0,
+              first,
+              end - first,
+              cols,
+              tensor.dtype(),
+              {tensors_, name, work_.batch, head, first_row + first}};
+    }
     return {
         static_cast<std::byte*>(tensor.row(entry, by_m ? first_query_head(at) : head, first_row + first)) +
             first_col * size,
@@ -150,7 +167,7 @@ TileView Cta::load(TensorName name, const TileCoord& at, Tile& buffer) {
   const Region from = access(name, AccessKind::load, at);
   const int end = from.first + from.rows;
   const int padding = ends_at_padding(name) ? keys(at) - end : 0;
-  if (from.dtype == ElementType::fp32 && from.cols % kTileAlign == 0 && padding == 0) {
+  if (from.data && from.dtype == ElementType::fp32 && from.cols % kTileAlign == 0 && padding == 0) {
     return {reinterpret_cast<const float*>(from.data - from.first * from.row_bytes), from.row_bytes / 4};
   }
   widen_rows(from, buffer.row(from.first), buffer.stride());
@@ -194,7 +211,7 @@ void Cta::apply_score_descales(const TileCoord& at, Tile& products) const {
 
 void Cta::widen_rows(const Region& from, float* data, std::ptrdiff_t stride) {
   for (int r = 0; r < from.rows; ++r) {
-    widen(from.dtype, from.data + r * from.row_bytes, data + r * stride, from.cols);
+    widen(from.dtype, from.row(r), data + r * stride, from.cols);
   }
 }
 

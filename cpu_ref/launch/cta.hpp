@@ -118,11 +118,23 @@ class Cta {
   TileState* observe(const TileCoord& at);
 
  private:
+  /// Rows of K or V from a key on.
+  struct PagedRows {
+    TensorSet* tensors;
+    TensorName name;
+    int batch, head;
+    std::int64_t first;
+
+    std::byte* row(int index) const;
+  };
   struct Region {
-    std::byte* data;           // of its first element
+    std::byte* data;           // of its first element; null: its rows lie in pages
     std::ptrdiff_t row_bytes;  // from one row to the next
     int first, rows, cols;  // first row of the tile that is accessed; rows and columns, clipped to the matrix
     ElementType dtype;
+    PagedRows pages = {};
+
+    std::byte* row(int index) const { return data ? data + index * row_bytes : pages.row(index); }
   };
   /// Of query heads whose rows the CTA has.
   int query_heads() const;

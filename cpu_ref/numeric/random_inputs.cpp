@@ -108,6 +108,7 @@ void fill_score_operands(TensorSet& tensors) {
 void fill_random_inputs(TensorSet& tensors, Direction direction, InputKind kind) {
   for (TensorName name : {TensorName::q, TensorName::k, TensorName::v}) fill_random(tensors, name, kind);
   for (TensorName name : {TensorName::k, TensorName::v}) poison_padding(tensors[name], tensors.problem());
+  if (tensors.problem().page_size > 0) tensors.lay_out_in_pages(draw_kv_pages(tensors.problem()));
   fill_score_operands(tensors);
   if (direction == Direction::backward) fill_random(tensors, TensorName::dout, kind);
 }

@@ -84,9 +84,29 @@ float TensorSet::descale(TensorName of, std::int64_t batch, std::int64_t head, s
   return held.empty() ? 1.0f : held.floats()[descale_index(of, batch, head, row)];
 }
 
+void TensorSet::lay_out_in_pages(const KvPageTable& pages) {
+  kv_pages_ = pages;
+  for (const TensorName name : {TensorName::k, TensorName::v}) {
+    const Tensor& from = (*this)[name];
+    const Shape shape = from.shape();
+    Tensor stored({kv_pages_.pool, shape.heads, problem_.page_size, shape.cols}, from.dtype());
+    stored.poison();
+    const std::size_t row_bytes = static_cast<std::size_t>(shape.cols * element_bytes(from.dtype()));
+    for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
+      for (std::int64_t key = 0; key < problem_.keys_of(batch); ++key) {
+        const std::int64_t page = kv_pages_.page_of(batch, key), place = key % problem_.page_size;
+        for (std::int64_t head = 0; head < shape.heads; ++head)
+          std::memcpy(stored.row(page, head, place), from.row(batch, head, key), row_bytes);
+      }
+    }
+    pool(name) = std::move(stored);
+  }
+}
+
 std::int64_t TensorSet::bytes() const {
   std::int64_t total = 0;
   for (const Tensor& tensor : tensors_) total += tensor.bytes();
+  for (const Tensor& tensor : pools_) total += tensor.bytes();
   return total;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "cpu_ref/schedule/kv_pages.hpp"
 #include "cpu_ref/schedule/problem.hpp"
 #include "cpu_ref/schedule/tile_program.hpp"
 
@@ -95,6 +96,14 @@ class TensorSet {
   /// those held, and what it is.
   std::int64_t descale_index(TensorName of, std::int64_t batch, std::int64_t head, std::int64_t row) const;
   float descale(TensorName of, std::int64_t batch, std::int64_t head, std::int64_t row) const;
+  /// Pages of K or V, (pages, Hkv, page_size, columns), and which of them holds what. Kernels read a problem
+  /// with pages from there; k and v themselves are what a judge knows.
+  Tensor& pool(TensorName of) { return pools_[of == TensorName::k ? 0 : 1]; }
+  const Tensor& pool(TensorName of) const { return pools_[of == TensorName::k ? 0 : 1]; }
+  KvPageTable& kv_pages() { return kv_pages_; }
+  const KvPageTable& kv_pages() const { return kv_pages_; }
+  /// Copies k and v into pages, and NaN into all that belongs to nobody.
+  void lay_out_in_pages(const KvPageTable& pages);
   /// Bytes of all tensors held.
   std::int64_t bytes() const;
 
@@ -102,6 +111,8 @@ class TensorSet {
   AttentionProblem problem_;
   std::array<Tensor, kNumTensors> tensors_;
   std::array<Tensor, 3> descales_;  // of q, k and v
+  std::array<Tensor, 2> pools_;     // of k and v
+  KvPageTable kv_pages_;
 };
 
 }  // namespace tilescope

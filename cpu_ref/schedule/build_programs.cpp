@@ -2,6 +2,7 @@
 // The algorithms of the papers, each pass as a program of tile loads and stores.
 #include <algorithm>
 
+#include "cpu_ref/schedule/kv_pages.hpp"
 #include "cpu_ref/schedule/program_parts.hpp"
 
 namespace tilescope {
@@ -207,11 +208,12 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
   return {delta_pass, dkdv, dq_pass};
 }
 
-/// The words by which CTAs of the pass agree.
+/// The words by which CTAs of the pass agree, and those that say where keys and values lie.
 void set_words(TileProgram& program) {
+  program.words.pass = page_words(program);
   if (program.work_counter) {  // each CTA, a block's, asks it once; the last one clears it
     program.words.cta = {1, 1};
-    program.words.pass = {0, 1};
+    program.words.pass = program.words.pass + WordAccesses{0, 1};
   }
   if (program.dq_start == DqStart::cleared) return;
   if (program.name == PassName::delta) program.words.cta = {0, 1};  // clears all flags of a q tile at once

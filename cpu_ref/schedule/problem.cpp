@@ -2,6 +2,7 @@
 #include "cpu_ref/schedule/problem.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <sstream>
@@ -138,6 +139,11 @@ void validate(const AttentionProblem& p) {
     require(length >= 0 && length <= p.seqlen_k, "key_lengths", length,
             "must lie in 0 ... seqlen_k = " + std::to_string(p.seqlen_k));
   }
+  require(
+      p.page_size == 0 || (p.page_size >= kLeastPageSize && p.page_size <= kMaxPageSize &&
+                           std::has_single_bit(static_cast<std::uint64_t>(p.page_size))),
+      "page_size", p.page_size,
+      "must be a power of 2 in " + std::to_string(kLeastPageSize) + " ... " + std::to_string(kMaxPageSize));
   if (p.mask.any()) mask_model(p.mask.kind).validate(p);
   validate_descales(p);
   // batch * heads must fit a grid, and the largest tensor, fp32 of (B, H, Nq, Nk), the byte counters.
@@ -178,6 +184,7 @@ std::string describe(const AttentionProblem& p) {
     text << (i == 0 ? " keys " : ",") << p.key_lengths[i];
   }
   if (p.key_lengths.size() > kMostLengths) text << ",...";
+  if (p.page_size > 0) text << " pages of " << p.page_size;
   if (p.softmax_scale) text << " scale " << *p.softmax_scale;
   text << describe(p.score_mods);
   if (p.dropout > 0) text << " dropout " << p.dropout;

@@ -82,6 +82,7 @@ struct AttentionProblem {
   MaskRule mask = {};                                  // what else is hidden or seen, see MaskKind
   ScoreMods score_mods = {};
   std::int64_t head_dim_v = 0;  // columns of V and O; 0: head_dim
+  std::int64_t page_size = 0;   // keys of a page of K and V, see KvPageTable; 0: they lie one after the other
 
   double scale() const;
   std::int64_t value_dim() const { return head_dim_v == 0 ? head_dim : head_dim_v; }
@@ -121,6 +122,7 @@ struct AttentionProblem {
 
 inline constexpr std::int64_t kMaxHeadDim = 256;
 inline constexpr std::int64_t kMaxSeqlen = std::int64_t{1} << 28;
+inline constexpr std::int64_t kLeastPageSize = 8, kMaxPageSize = 4096;
 
 /// The one place where bad shapes are named and refused.
 /// @throws BadInput naming the first bad field, its value and what is allowed.

@@ -21,6 +21,8 @@ void require_no_option(const AttentionProblem& problem) {
     throw BadInput("key_lengths", std::to_string(problem.key_lengths.front()) + ",...",
                    "must be left out with several GPUs: schedules split keys that all are seen");
   }
+  require(problem.page_size == 0, "page_size", problem.page_size,
+          "must be left out with several GPUs: schedules exchange keys that lie side by side");
   if (problem.mask.any()) {
     throw BadInput("mask", describe(problem.mask),
                    "must be left out with several GPUs: schedules split causal masks and none");

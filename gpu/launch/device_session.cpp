@@ -2,7 +2,9 @@
 #include "gpu/launch/device_session.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
+#include <cstring>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -95,10 +97,14 @@ std::int64_t most_steps(const TileProgram& program) {
 
 DeviceSession::DeviceSession(const Kernel& row, PassLauncher launch, const AttentionProblem& problem,
                              Direction direction, const ProgramOptions& options, TensorLayout layout,
-                             std::optional<std::uint64_t> placement)
+                             std::optional<std::uint64_t> placement, const KvPageTable* pages)
     : kernel_name_(row.name), launch_(launch), problem_(problem), layout_(layout) {
   require_taken(row, problem, direction, options, layout);
   programs_ = row.programs(direction, problem, options);
+  if (problem.page_size > 0) {
+    kv_pages_ = pages ? *pages : draw_kv_pages(problem);
+    kv_page_entries_ = uploaded("page table", kv_pages_.entries, stream());
+  }
   const std::set<TensorName> names = tensors_of(programs_);
   std::vector<std::int64_t> footprints;
   for (TensorName name : names) footprints.push_back(DeviceBuffer::footprint_bytes(extent_of(name).bytes()));
@@ -127,7 +133,16 @@ DeviceSession::DeviceSession(const Kernel& row, PassLauncher launch, const Atten
 }
 
 TensorExtent DeviceSession::extent_of(TensorName name) const {
-  return tensor_extent(problem_, name, programs_.front().splits.count);
+  TensorExtent extent = tensor_extent(problem_, name, programs_.front().splits.count);
+  if (in_pages(name)) {
+    extent.batch = kv_pages_.pool;
+    extent.rows = kv_pages_.page_size;
+  }
+  return extent;
+}
+
+bool DeviceSession::in_pages(TensorName name) const {
+  return problem_.page_size > 0 && ends_at_padding(name);
 }
 
 DeviceTensor DeviceSession::device_tensor(TensorName name) const {
@@ -159,6 +174,10 @@ KernelArguments DeviceSession::arguments(std::size_t index) const {
   arguments.descale_q = device_descales(TensorName::q);
   arguments.descale_k = device_descales(TensorName::k);
   arguments.descale_v = device_descales(TensorName::v);
+  if (problem_.page_size > 0) {
+    arguments.kv_pages = {static_cast<const int*>(kv_page_entries_.data()), static_cast<int>(kv_pages_.row),
+                          std::countr_zero(static_cast<std::uint64_t>(kv_pages_.page_size))};
+  }
   if (!problem_.key_lengths.empty()) arguments.key_lengths = static_cast<const int*>(key_lengths_.data());
   if (const auto visits = visits_.find(index); visits != visits_.end()) {
     arguments.visits = visits->second.visits();
@@ -189,6 +208,12 @@ void DeviceSession::upload(TensorName name, const Tensor& source) {
   }
 }
 
+void DeviceSession::upload_inputs(const TensorSet& tensors, std::span<const TensorName> names) {
+  for (const TensorName name : names) {
+    if (holds(name)) upload(name, in_pages(name) ? tensors.pool(name) : tensors[name]);
+  }
+}
+
 void DeviceSession::upload_descales(const TensorSet& tensors) {
   for (auto& [name, buffer] : descales_) {
     const Tensor& source = tensors.descales(name);
@@ -203,7 +228,7 @@ void DeviceSession::upload_descales(const TensorSet& tensors) {
 
 void DeviceSession::download_head(TensorName name, std::int64_t batch, std::int64_t head, void* destination) {
   const DeviceTensor source = device_tensor(name);
-  const TensorExtent extent = tensor_extent(problem_, name);
+  const TensorExtent extent = extent_of(name);
   const std::size_t row_bytes = static_cast<std::size_t>(extent.cols * extent.element_bytes);
   const std::int64_t offset = batch * source.batch_stride + head * source.head_stride;
   check_cuda(cudaMemcpy2DAsync(destination, row_bytes,
@@ -224,7 +249,20 @@ void DeviceSession::download(TensorName name, Tensor& destination) {
 Tensor DeviceSession::head(TensorName name, std::int64_t batch_head) {
   const TensorExtent extent = tensor_extent(problem_, name);
   Tensor head({1, 1, extent.rows, extent.cols}, extent.dtype);
-  download_head(name, batch_head / extent.heads, batch_head % extent.heads, head.data());
+  const std::int64_t batch = batch_head / extent.heads;
+  if (in_pages(name)) {
+    Tensor page({1, 1, kv_pages_.page_size, extent.cols}, extent.dtype);
+    head.poison();
+    for (std::int64_t key = 0; key < problem_.keys_of(batch); key += kv_pages_.page_size) {
+      download_head(name, kv_pages_.page_of(batch, key), batch_head % extent.heads, page.data());
+      synchronize();
+      const std::int64_t rows = std::min(kv_pages_.page_size, problem_.keys_of(batch) - key);
+      std::memcpy(head.row(0, 0, key), page.data(),
+                  static_cast<std::size_t>(rows * extent.cols * extent.element_bytes));
+    }
+    return head;
+  }
+  download_head(name, batch, batch_head % extent.heads, head.data());
   synchronize();
   return head;
 }
@@ -391,15 +429,14 @@ void run_on_device(const Kernel& row, PassLauncher launch, const ProgramOptions&
     throw BadInput(refusal_sentence(row, *refusal, tensors.problem(), direction));
   }
   require_device();
-  DeviceSession session(row, launch, tensors.problem(), direction, options);
+  DeviceSession session(row, launch, tensors.problem(), direction, options, TensorLayout::bhnd, std::nullopt,
+                        &tensors.kv_pages());
   using enum TensorName;
   const bool forward = direction == Direction::forward;
   auto inputs = forward ? std::vector<TensorName>{q, k, v}
                         : std::vector<TensorName>{q, k, v, out, lse, row_max, row_sum, probs, dout};
   inputs.insert(inputs.end(), {alibi_slopes, sink});
-  for (TensorName name : inputs) {
-    if (session.holds(name)) session.upload(name, tensors[name]);
-  }
+  session.upload_inputs(tensors, inputs);
   session.upload_descales(tensors);
   for (std::size_t pass = 0; pass < session.programs().size(); ++pass) {
     if (observer) {

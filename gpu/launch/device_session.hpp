@@ -6,9 +6,11 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "cpu_ref/launch/step_times.hpp"
+#include "cpu_ref/schedule/kv_pages.hpp"
 #include "gpu/launch/device.hpp"
 #include "gpu/launch/device_tables.hpp"
 #include "gpu/registry/gpu_kernel.hpp"
@@ -25,20 +27,26 @@ class DeviceSession {
  public:
   /// Allocates every tensor that the passes touch, poisoned with NaN.
   /// @param placement  of the tensors' pages at random (PagePool); none: contiguous memory
+  /// @param pages  where keys and values lie, of a problem with pages; null: as draw_kv_pages() has them
   /// @throws BadInput on a refused problem, MachineLacks naming the bytes needed when they are not free.
   DeviceSession(const Kernel& row, PassLauncher launch, const AttentionProblem& problem, Direction direction,
                 const ProgramOptions& options, TensorLayout layout = TensorLayout::bhnd,
-                std::optional<std::uint64_t> placement = std::nullopt);
+                std::optional<std::uint64_t> placement = std::nullopt, const KvPageTable* pages = nullptr);
 
   const std::vector<TileProgram>& programs() const { return programs_; }
   bool holds(TensorName name) const { return buffers_.contains(name); }
   DeviceBuffer& buffer(TensorName name) { return buffers_.at(name); }
+  /// Of what it holds: K and V of a problem with pages have one batch entry a page of the pool.
+  TensorExtent extent_of(TensorName name) const;
   cudaStream_t stream() const { return stream_.get(); }
   /// Device memory that the tensors took, as the driver counts it: whole pages, guards included.
   std::int64_t device_bytes() const { return device_bytes_; }
 
-  /// Copies a (B, H, N, D) host tensor of the same extent to the device, into the session's layout.
+  /// Copies a (B, H, N, D) host tensor of the same extent to the device, into the session's layout. Of a
+  /// problem with pages, K and V are pools of pages.
   void upload(TensorName name, const Tensor& source);
+  /// Copies what the passes read of `names`; of a problem with pages, the pools of k and v.
+  void upload_inputs(const TensorSet& tensors, std::span<const TensorName> names);
   /// Copies the descales of all inputs, in place of those that the problem makes.
   void upload_descales(const TensorSet& tensors);
   /// Copies a tensor back into C order.
@@ -68,7 +76,7 @@ class DeviceSession {
 
  private:
   KernelArguments arguments(std::size_t index) const;
-  TensorExtent extent_of(TensorName name) const;
+  bool in_pages(TensorName name) const;
   DeviceTensor device_tensor(TensorName name) const;
   DeviceDescales device_descales(TensorName of) const;
   void download_head(TensorName name, std::int64_t batch, std::int64_t head, void* destination);
@@ -81,8 +89,10 @@ class DeviceSession {
   Stream stream_;
   std::map<TensorName, DeviceBuffer> buffers_;
   std::int64_t device_bytes_ = 0;
-  DeviceBuffer counter_;                             // of persistent CTAs
-  DeviceBuffer key_lengths_;                         // of the batch entries, where there is padding
+  DeviceBuffer counter_;      // of persistent CTAs
+  DeviceBuffer key_lengths_;  // of the batch entries, where there is padding
+  KvPageTable kv_pages_;      // where keys and values lie in pages
+  DeviceBuffer kv_page_entries_;
   std::map<TensorName, DeviceBuffer> descales_;      // of q, k and v, where they are not 1
   std::map<std::size_t, DeviceVisitTables> visits_;  // of the passes that walk them
 };

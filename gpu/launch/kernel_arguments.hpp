@@ -75,6 +75,14 @@ struct DeviceVisits {
   int blocks_of_entry = 0;  // from one batch entry to the next; 0: all are alike
 };
 
+/// KvPageTable (cpu_ref/schedule/kv_pages.hpp) in device memory. A batch entry of K and V is a page then, and
+/// its rows are the page's.
+struct DeviceKvPages {
+  const int* entries = nullptr;  // null: keys lie one after the other
+  int row = 0;                   // entries of a batch entry
+  int log2_size = 0;             // of a page, in keys
+};
+
 /// ScoreMods in units of the scores, which a scaled score is |scale| times, and numbers of query heads.
 struct DeviceScoreMods {
   float softcap = 0.0f;  // 0: none
@@ -105,6 +113,7 @@ struct KernelArguments {
   int diagonal_slices = 1;  // parts a side of a tile that the mask cuts
   DeviceVisits visits;
   DeviceScoreMods score_mods;
+  DeviceKvPages kv_pages;
 
   TILESCOPE_HOST_DEVICE const DeviceTensor& operator[](TensorName name) const {
     return tensors[static_cast<int>(name)];

@@ -17,7 +17,7 @@ constexpr TensorName kForwardResults[] = {out, lse, row_max, row_sum, probs};
 
 void fill(DeviceSession& session, const AttentionProblem& problem, TensorName name) {
   if (!session.holds(name)) return;
-  const TensorExtent extent = tensor_extent(problem, name);
+  const TensorExtent extent = session.extent_of(name);
   fill_normal(session.buffer(name).data(), extent.elements(), extent.dtype, problem.seed, name,
               session.stream());
 }

@@ -105,7 +105,8 @@ AttentionProblem make_problem(std::int64_t batch, std::int64_t heads, std::int64
                               std::vector<std::int64_t> key_lengths, const std::string& descale_q,
                               const std::string& descale_k, const std::string& descale_v,
                               std::optional<std::array<int, 2>> descale_block, const std::string& mask,
-                              const std::map<std::string, double>& score_mods, std::int64_t head_dim_v) {
+                              const std::map<std::string, double>& score_mods, std::int64_t head_dim_v,
+                              std::int64_t page_size) {
   AttentionProblem problem{batch,
                            heads,
                            heads_kv,
@@ -124,6 +125,7 @@ AttentionProblem make_problem(std::int64_t batch, std::int64_t heads, std::int64
                             parse_descale("descale_v", descale_v)}};
   if (!mask.empty()) problem.mask = parse_mask("mask", mask);
   problem.head_dim_v = head_dim_v == head_dim ? 0 : head_dim_v;
+  problem.page_size = page_size;
   for (const auto& [name, number] : score_mods) set_score_mod(problem.score_mods, name, number);
   if (descale_block) problem.descales.block = {(*descale_block)[0], (*descale_block)[1]};
   validate(problem);
@@ -141,7 +143,8 @@ void bind_problem(nb::module_& module) {
            "head_dim"_a, "dtype"_a, "causal"_a, "window"_a, "scale"_a.none(), "dropout"_a, "seed"_a,
            "key_lengths"_a = std::vector<std::int64_t>(), "descale_q"_a = "1", "descale_k"_a = "1",
            "descale_v"_a = "1", "descale_block"_a.none() = nb::none(), "mask"_a = "",
-           "score_mods"_a = std::map<std::string, double>(), "head_dim_v"_a = 0)
+           "score_mods"_a = std::map<std::string, double>(), "head_dim_v"_a = 0,
+           "page_size"_a = 0)
       .def(
           "with_seed",
           [](AttentionProblem problem, std::uint64_t seed) {

@@ -89,6 +89,7 @@ class Problem:
     learned_sink: bool = False  #: each head's softmax has one more term, without a value
     log_bias: float | None = None  #: scores lose log_bias * log(1 + keys from the diagonal)
     head_dim_v: int = None  # type: ignore[assignment]  #: columns of v and the output; default: head_dim
+    page_size: int = 0  #: keys of a page, where k and v lie in pages that a table finds (PagedAttention); 0: they do not
     _handle: _native.Problem = dataclasses.field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -101,7 +102,7 @@ class Problem:
             put("seqlen_k", self.seqlen_q)
         if self.head_dim_v is None:
             put("head_dim_v", self.head_dim)
-        for field in ("seqlen_q", "head_dim", "head_dim_v", "batch", "heads", "heads_kv", "seqlen_k", "seed"):
+        for field in ("seqlen_q", "head_dim", "head_dim_v", "batch", "heads", "heads_kv", "seqlen_k", "seed", "page_size"):
             try:
                 put(field, operator.index(getattr(self, field)))
             except TypeError:
@@ -128,7 +129,7 @@ class Problem:
             raise bad_input("seed", self.seed, "must lie in 0 ... 2^64 - 1")
         if self.head_dim_v == 0:
             raise bad_input("head_dim_v", 0, "must lie in 1 ... 256")
-        for field in ("seqlen_q", "head_dim", "head_dim_v", "batch", "heads", "heads_kv", "seqlen_k"):
+        for field in ("seqlen_q", "head_dim", "head_dim_v", "batch", "heads", "heads_kv", "seqlen_k", "page_size"):
             if abs(getattr(self, field)) >= 2**63:
                 raise bad_input(field, getattr(self, field), "must fit 63 bits")
         told = {name: str(getattr(self, name)) for name in ("descale_q", "descale_k", "descale_v")}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .counting import cupti_of_this_python
 from .errors import BadInput, CheckFailed, InternalError, MachineLacks, bad_input
-from .problem import Problem, problems_of
+from .problem import SCORE_MODS, Problem, problems_of
 from .records import Record, load
 
 PROGRAM = Path(__file__).parent / "bin" / "tilescope"
@@ -37,6 +37,12 @@ def words_of(problem: Problem) -> list[str]:
     words += ["--scale", repr(problem.scale)] if problem.scale is not None else []
     words += ["--key-lengths", ",".join(map(str, problem.key_lengths))] if problem.key_lengths else []
     words += ["--mask", problem.mask] if problem.mask else []
+    words += ["--head-dim-v", str(problem.head_dim_v)] if problem.head_dim_v != problem.head_dim else []
+    words += ["--page-size", str(problem.page_size)] if problem.page_size else []
+    for name in SCORE_MODS:
+        value = getattr(problem, name)
+        flag = [f"--{name.replace('_', '-')}"]
+        words += flag if value is True else [*flag, repr(value)] if value else []
     for name in ("descale_q", "descale_k", "descale_v"):
         value = getattr(problem, name)
         words += [f"--{name.replace('_', '-')}", str(value)] if value != 1.0 else []

@@ -32,6 +32,7 @@ TEST_CASE("bad problems are refused by every command that takes one") {
                        {{"--seqlen-k", "12e3"}, {"seqlen_k", "12e3", "integer"}},
                        {{"--head-dim", "257"}, {"head_dim", "257", "1 ... 256"}},
                        {{"--head-dim-v", "0"}, {"head_dim_v", "0", "1 ... 256"}},
+                       {{"--page-size", "7"}, {"page_size", "7", "power of 2"}},
                        {{"--head-dim-v", "257"}, {"head_dim_v", "257", "1 ... 256"}},
                        {{"--softcap", "-50"}, {"softcap", "-50", "from 0 on"}},
                        {{"--softcap", "50%"}, {"softcap", "50%", "from 0 on"}},
@@ -74,6 +75,7 @@ TEST_CASE("bad kernels and tiles are refused by every command that takes them") 
       {{"simulate"}, {"verify", "--preset", "small"}, {"run", "--out", "results"}},
       {
           {{"--head-dim-v", "32", "--kernel", "cpu:flash1"}, {"head_dim_v", "cpu:flash2"}},
+          {{"--page-size", "16", "--kernel", "gpu:flash2-mma"}, {"page_size", "gpu:flash2-mma", "in pages"}},
           {{"--softcap", "50", "--kernel", "cpu:flash1"}, {"softcap", "cpu:flash2"}},
           {{"--alibi", "--kernel", "cpu:flash1"}, {"alibi", "cpu:flash2"}},
           {{"--learned-sink", "--kernel", "cpu:flash1"}, {"learned_sink", "cpu:flash2"}},

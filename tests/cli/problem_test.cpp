@@ -95,22 +95,17 @@ TEST_CASE("every problem option reaches its field") {
                                   .dropout = 0.5,
                                   .seed = 18446744073709551615u,
                                   .score_mods = {.softcap = 50, .alibi = true, .learned_sink = true},
-                                  .head_dim_v = 24};
-  const ParsedProblem parsed = parse_problem({"--batch",      "2",
-                                              "--heads",      "4",
-                                              "--heads-kv=2", "--seqlen-q",
-                                              "10",           "--seqlen-k",
-                                              "12",           "--head-dim",
-                                              "40",           "--dtype",
-                                              "bf16",         "--causal",
-                                              "--window",     "5,-1",
-                                              "--scale",      "-0.25",
-                                              "--dropout",    "0.5",
-                                              "--seed",       "18446744073709551615",
-                                              "--softcap",    "50",
-                                              "--alibi",      "--learned-sink",
-                                              "--head-dim-v", "24",
-                                              "--pass",       "fwd+bwd"});
+                                  .head_dim_v = 24,
+                                  .page_size = 32};
+  const ParsedProblem parsed =
+      parse_problem({"--batch",      "2",          "--heads",     "4",
+                     "--heads-kv=2", "--seqlen-q", "10",          "--seqlen-k",
+                     "12",           "--head-dim", "40",          "--dtype",
+                     "bf16",         "--causal",   "--window",    "5,-1",
+                     "--scale",      "-0.25",      "--page-size", "32",
+                     "--dropout",    "0.5",        "--seed",      "18446744073709551615",
+                     "--softcap",    "50",         "--alibi",     "--learned-sink",
+                     "--head-dim-v", "24",         "--pass",      "fwd+bwd"});
   CHECK(parsed.problem == expected);
   CHECK(parsed.directions == std::vector{Direction::forward, Direction::backward});
   CHECK(parsed.given);

@@ -24,6 +24,8 @@ CASES = [
     ("gpu:decode --splits fixed:128", 16, 1000, 128, "bf16", "fwd", True),
     ("gpu:decode --splits 2 --heads 16 --window 300,20", 1, 1000, 128, "fp16", "fwd", True),  # eight heads packed
     ("gpu:decode --splits 2 --heads 16 --pack-gqa off", 8, 400, 256, "bf16", "fwd", True),
+    ("gpu:decode --splits 3 --heads 16", 1, 1000, 128, "bf16", "fwd", True, "--page-size 16"),
+    ("gpu:decode --splits 2", 8, 700, 64, "fp16", "fwd", True, "--page-size 256"),
     ("gpu:flash2-mma", 256, 256, 64, "fp16", "fwd", True, "--causal --mask documents:70,0,150,36 --softcap 20"),
     ("gpu:flash2-mma", 256, 200, 128, "bf16", "fwd", True, "--mask block-causal:48 --alibi --learned-sink"),
     ("gpu:flash2-mma", 256, 256, 64, "fp16", "fwd+bwd", True, "--causal --mask prefix:40 --softcap 20 --alibi"),

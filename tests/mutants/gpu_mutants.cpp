@@ -112,10 +112,10 @@ AttentionProblem varied(AttentionProblem problem) {
   return problem;
 }
 
-/// gpu:decode in three splits, first, being quick. Each kernel causal; with all features; with outliers. The
-/// other backward orders with all features, that of the tensor cores in bf16 with head dimension 128;
-/// Hopper's at every head dimension that it is compiled for, and there with shared kv tiles. With padding,
-/// with documents and modified scores, and with tiles cut finer, those that can.
+/// gpu:decode in three splits, and in pages, first, being quick. Each kernel causal; with all features; with
+/// outliers. The other backward orders with all features, that of the tensor cores in bf16 with head
+/// dimension 128; Hopper's at every head dimension that it is compiled for, and there with shared kv tiles.
+/// With padding, with documents and modified scores, and with tiles cut finer, those that can.
 std::vector<Case> prepare_cases() {
   std::vector<Case> cases;
   if (const Kernel& decode = find_gpu_kernel("gpu:decode").row; is_mutated(decode)) {
@@ -125,7 +125,10 @@ std::vector<Case> prepare_cases() {
     few.causal = true;
     AttentionProblem more = padded(few);  // 20 rows; the second entry has three of four tiles
     more.seqlen_q = 5;
-    for (const AttentionProblem& problem : {few, more}) {
+    AttentionProblem in_small_pages = few, in_large_pages = more;
+    in_small_pages.page_size = 16;
+    in_large_pages.page_size = 128;
+    for (const AttentionProblem& problem : {few, more, in_small_pages, in_large_pages}) {
       add_case(decode, Direction::forward, problem, InputKind::normal, std::nullopt, cases).options.splits = {
           SplitPolicy::Kind::number, 3};
     }

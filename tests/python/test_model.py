@@ -163,8 +163,9 @@ def test_ceilings_are_shown_as_tables():
 
 def test_the_words_of_a_problem_mean_the_problem():
     problem = PROBLEM.replace(
-        heads_kv=2, seqlen_k=640, window=(3, 0), scale=0.3, dropout=0.1, seed=4, key_lengths=[9], mask="sink:4"
-    )
+        heads_kv=2, seqlen_k=640, window=(3, 0), scale=0.3, dropout=0.1, seed=4, key_lengths=[9], mask="sink:4",
+        page_size=16, head_dim_v=32, softcap=20, alibi=True,
+    )  # fmt: skip
     words = program.words_of(problem)
     record = program.run_program("simulate", "--closed-form", "--kernel", "cpu:flash2", *words)
     assert record.json["runs"][0] == ts.closed_form(problem).json["runs"][0]

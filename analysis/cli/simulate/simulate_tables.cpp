@@ -325,7 +325,9 @@ std::string beside_tiles_lines(const RunEntry& run, Direction direction,
       }
       if (asked + told > 0) {
         text += fmt::format("  {}: {} take {} of these reads, {} of the writes\n", pass.name,
-                            tables ? "tables of visited tiles" : "flags and counters of CTAs",
+                            tables                          ? "tables of visited tiles"
+                            : program.problem.page_size > 0 ? "entries of the page table"
+                                                            : "flags and counters of CTAs",
                             in_bytes(asked).text, in_bytes(told).text);
       }
     }

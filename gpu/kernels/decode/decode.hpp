@@ -26,13 +26,17 @@ struct DecodeShape {
   /// CTA, where 4.8 TB/s in 0.7 us are 25 KiB an SM. They fit the 99 KiB of a CTA on sm_86.
   constexpr int stages() const { return head_dim <= 64 ? 6 : 3; }
 
-  /// Shared memory, offsets in bytes: the stages; the warps' maxima and sums of rows, and the rows' maxima.
-  /// Before the last stage is filled Q lies in it, and behind the last tile the warps' parts of O in all.
+  /// Shared memory, offsets in bytes: the stages; the warps' maxima and sums of rows, and the rows' maxima;
+  /// then the pages of each stage's keys. Before the last stage is filled Q lies in it, and behind the last
+  /// tile the warps' parts of O in all.
   constexpr int k(int stage) const { return stage * 2 * kv_bytes(); }
   constexpr int v(int stage) const { return k(stage) + kv_bytes(); }
   constexpr int q() const { return k(stages() - 1); }
   constexpr int rows() const { return k(stages()); }
-  constexpr int end() const { return rows() + 4 * kRows * (warps() + 1); }
+  constexpr int pages() const { return rows() + 4 * kRows * (warps() + 1); }
+  constexpr int end() const { return pages() + 4 * stages() * most_pages(); }
+  /// Of a tile.
+  constexpr int most_pages() const { return tile().block_n / static_cast<int>(kLeastPageSize); }
   constexpr int part_row() const { return head_dim + kPartPadding; }
   constexpr int part_bytes() const { return 4 * warps() * kRows * part_row(); }
 
@@ -48,10 +52,10 @@ struct Decode {
   static constexpr int rung = 0;  // forward alone
   static constexpr MathUnit math_unit = MathUnit::mma_sync;
   static constexpr int kHeadDims[] = {64, 128, 256};
-  static constexpr FeatureSet kFeatures{Feature::fp16,        Feature::bf16,          Feature::causal,
-                                        Feature::window,      Feature::grouped_heads, Feature::signed_scale,
-                                        Feature::key_padding, Feature::bnhd_rows,     Feature::split_keys,
-                                        Feature::packed_heads};
+  static constexpr FeatureSet kFeatures{Feature::fp16,         Feature::bf16,          Feature::causal,
+                                        Feature::window,       Feature::grouped_heads, Feature::signed_scale,
+                                        Feature::key_padding,  Feature::bnhd_rows,     Feature::split_keys,
+                                        Feature::packed_heads, Feature::paged_keys};
   static constexpr Capabilities can{
       .forward = kFeatures, .backward = {}, .head_dims = kHeadDims, .row_bytes_multiple = 16};
   static constexpr ChipRange chips{.first = 80};

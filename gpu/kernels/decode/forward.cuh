@@ -8,6 +8,7 @@
 #pragma once
 
 #include "gpu/kernels/decode/decode.hpp"
+#include "gpu/kernels/decode/paged_keys.cuh"
 #include "gpu/kernels/decode/rows.cuh"
 #include "gpu/kernels/flash2_mma/common.cuh"
 #include "gpu/primitives/common/step_clock.cuh"
@@ -199,13 +200,14 @@ __device__ __forceinline__ void leave_part(const DecodeState<kShape.head_dim / 1
 }
 
 /// CTA: one split of the keys of one q tile. Grid: args.grid. Dynamic shared memory: DecodeShape.
-template <ElementType kType, int kHeadDim, bool kObserved>
+template <ElementType kType, int kHeadDim, bool kObserved, bool kPaged>
 __global__ __launch_bounds__(DecodeShape{kHeadDim}.threads(), DecodeShape::kCtasPerSm) void decode_forward(
     const __grid_constant__ KernelArguments args, const __grid_constant__ DecodeArguments decode) {
   constexpr DecodeShape kShape{kHeadDim};
   constexpr TileShape kTile = kShape.tile();
   constexpr int kStages = kShape.stages(), kAhead = kStages - 1, kThreads = kShape.threads();
-  constexpr int kDBlocks = kHeadDim / 16;
+  constexpr int kDBlocks = kHeadDim / 16, kMostPages = kShape.most_pages();
+  static_assert(kStages * kMostPages <= kThreads);
   static_assert(kShape.part_bytes() <= kShape.rows() &&
                 kTile.block_m * kHeadDim * 2 <= kShape.rows() - kShape.q());
   using Tile = SharedTile<kHeadDim>;
@@ -223,12 +225,29 @@ __global__ __launch_bounds__(DecodeShape{kHeadDim}.threads(), DecodeShape::kCtas
       packed_kv_tiles(band, kTile, rows.first + rows.count, work.first_block), work.split);
   const GlobalRows k_rows = head_rows(args, TensorName::k, work.batch, work.kv_head, band.seqlen_k);
   const GlobalRows v_rows = head_rows(args, TensorName::v, work.batch, work.kv_head, band.seqlen_k);
+  int* const stage_pages = reinterpret_cast<int*>(shared + kShape.pages());
+  // The pages of a step's tile, for the stage that it will lie in, by the first threads.
+  const auto page_of_step = [&](int step, int index) {
+    if (step >= range.count()) return KvPageTable::kNoPage;
+    const int first_key = scan_tile(args.scan, range, work.wave_parity, step) * kTile.block_n;
+    return PageRow(args.kv_pages, work.batch).template of_tile<kTile.block_n>(first_key, index);
+  };
   // A group of copies a tile, empty behind the last one, so that waiting for all but the newest groups waits
   // for this tile.
   const auto load_kv = [&](int step) {
     if (step < range.count()) {
       const int first_key = scan_tile(args.scan, range, work.wave_parity, step) * kTile.block_n;
       const int stage = step % kStages;
+      if constexpr (kPaged) {
+        const auto load = [&](TensorName name, int offset) {
+          load_paged_tile<kTile.block_n, kThreads>(Tile{base + offset}, args[name], work.kv_head,
+                                                   stage_pages + stage * kMostPages, args.kv_pages.log2_size,
+                                                   first_key, band.seqlen_k, args.head_dim, thread);
+        };
+        load(TensorName::k, kShape.k(stage));
+        load(TensorName::v, kShape.v(stage));
+        return commit_copies();
+      }
       load_tile<RowAccess::chunks, kTile.block_n, kThreads>(Tile{base + kShape.k(stage)}, k_rows, first_key,
                                                             thread);
       load_tile<RowAccess::chunks, kTile.block_n, kThreads>(Tile{base + kShape.v(stage)}, v_rows, first_key,
@@ -241,6 +260,12 @@ __global__ __launch_bounds__(DecodeShape{kHeadDim}.threads(), DecodeShape::kCtas
   state.clear();
   Fragment q[kDBlocks] = {};
   if (!range.empty()) {
+    if constexpr (kPaged) {
+      if (thread < kStages * kMostPages) {
+        stage_pages[thread] = page_of_step(thread / kMostPages, thread % kMostPages);
+      }
+      __syncthreads();
+    }
     const Tile q_tile{base + kShape.q()};
     load_rows<kHeadDim, kThreads>(q_tile, args, rows, thread);
     commit_copies();
@@ -261,6 +286,10 @@ __global__ __launch_bounds__(DecodeShape{kHeadDim}.threads(), DecodeShape::kCtas
     wait_for_copies<kAhead - 1>();
     __syncthreads();
     load_kv(step + kAhead);
+    int later_page = KvPageTable::kNoPage;  // what load_kv() of the next step but one finds in this stage
+    if constexpr (kPaged) {
+      if (thread < kMostPages) later_page = page_of_step(step + kStages, thread);
+    }
 
     // compute: S = Q K^T, P, O += P V
     WarpAccumulator<1, 1> s;
@@ -281,6 +310,9 @@ __global__ __launch_bounds__(DecodeShape{kHeadDim}.threads(), DecodeShape::kCtas
                           LdmatrixByColumns<kHeadDim>(Tile{base + kShape.v(stage)}, lane).at(warp, 0),
                           AllBlocks{});
     if (entry.open()) log_state(entry, state, rows, args.head_dim, warp, lane);
+    if constexpr (kPaged) {
+      if (thread < kMostPages) stage_pages[stage * kMostPages + thread] = later_page;
+    }
   }
 
   // finish: sum over the warps, normalise once

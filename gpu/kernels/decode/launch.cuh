@@ -20,8 +20,13 @@ void launch_decode(const TileProgram& program, const KernelArguments& arguments,
     launch_ctas(kernel, program.name, grid, shape, stream, arguments, decode);
   };
   if (program.name == PassName::combine) return launch(sm80::decode_combine<kType, kHeadDim>);
-  if (arguments.log.states) return launch(sm80::decode_forward<kType, kHeadDim, true>);
-  launch(sm80::decode_forward<kType, kHeadDim, false>);
+  const bool paged = arguments.kv_pages.entries != nullptr, observed = arguments.log.states != nullptr;
+  if (paged) {
+    return observed ? launch(sm80::decode_forward<kType, kHeadDim, true, true>)
+                    : launch(sm80::decode_forward<kType, kHeadDim, false, true>);
+  }
+  observed ? launch(sm80::decode_forward<kType, kHeadDim, true, false>)
+           : launch(sm80::decode_forward<kType, kHeadDim, false, false>);
 }
 
 }  // namespace tilescope

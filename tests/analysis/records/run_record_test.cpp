@@ -40,7 +40,8 @@ RunRecord full_record() {
                  .key_lengths = {3, 0},
                  .mask = {MaskKind::sink, {4}},
                  .score_mods = {.softcap = 50.5, .alibi = true, .learned_sink = true},
-                 .head_dim_v = 48};
+                 .head_dim_v = 48,
+                 .page_size = 32};
   run.kernel = "gpu:flash2-mma";
   PassRecord pass;
   pass.name = "forward";

@@ -46,6 +46,7 @@ TEST_CASE("gpu:decode: random problems, split and packed in any way, each tile a
     problem.dtype = random.chance(0.5) ? ElementType::fp16 : ElementType::bf16;
     if (random.chance(0.2)) problem.softmax_scale = -0.2;
     if (random.chance(0.4)) problem = random.padded(problem);
+    if (random.chance(0.4)) problem.page_size = std::int64_t{8} << random.between(0, 5);
     const SplitPolicy policies[] = {{},
                                     {Kind::number, random.between(1, 9)},
                                     {Kind::fixed, tile.block_n * random.between(1, 3)},
@@ -86,6 +87,24 @@ TEST_CASE("gpu:decode: heads that are packed, and rows that lie apart, change no
   session.download(out, apart);
   session.synchronize();
   CHECK(same_bits(apart, packed[out]));
+}
+
+TEST_CASE("gpu:decode: pages, of any size and in any order, change no bit") {
+  const AttentionProblem problem = two_sequences(450);
+  const ProgramOptions options = decode_options(problem, {Kind::number, 3}, true);
+  const TensorSet contiguous = run(with_inputs(problem), options);
+  for (const std::int64_t page_size : {8, 16, 64, 256, 512}) {
+    CAPTURE(page_size);
+    AttentionProblem paged = problem;
+    paged.page_size = page_size;
+    TensorSet inputs = with_inputs(paged);
+    const KvPageTable other = draw_kv_pages(
+        {.batch = 2, .seqlen_k = 450, .seed = 98, .key_lengths = {200, 450}, .page_size = page_size});
+    check_same(run(with_inputs(paged), options), contiguous);
+    REQUIRE(inputs.kv_pages().entries != other.entries);
+    inputs.lay_out_in_pages(other);
+    check_same(run(std::move(inputs), options), contiguous);
+  }
 }
 
 TEST_CASE("gpu:decode: splits of fixed length give a sequence the same bits beside longer ones") {

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu_ref/schedule/kv_pages.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+namespace tilescope {
+namespace {
+
+constexpr std::int64_t kEntriesASector = kSectorBytes / static_cast<std::int64_t>(sizeof(int));
+
+bool loads_keys_or_values(const std::vector<Operand>& operands) {
+  return std::ranges::any_of(operands, [](const Operand& operand) {
+    return operand.kind == AccessKind::load && ends_at_padding(operand.tensor);
+  });
+}
+
+}  // namespace
+
+std::int64_t kv_page_table_row(const AttentionProblem& problem) {
+  const std::int64_t pages = ceil_div(problem.seqlen_k, problem.page_size);
+  return ceil_div(pages, kEntriesASector) * kEntriesASector;
+}
+
+KvPageTable draw_kv_pages(const AttentionProblem& problem) {
+  const auto pages_of = [&](std::int64_t batch) {
+    return ceil_div(problem.keys_of(batch), problem.page_size);
+  };
+  KvPageTable table{
+      .page_size = problem.page_size, .row = kv_page_table_row(problem), .pool = 0, .entries = {}};
+  std::int64_t taken = 0;
+  for (std::int64_t batch = 0; batch < problem.batch; ++batch) taken += pages_of(batch);
+  table.pool = taken + std::max<std::int64_t>(1, taken / 4);
+
+  std::vector<int> pages(static_cast<std::size_t>(table.pool));
+  std::iota(pages.begin(), pages.end(), 0);
+  std::mt19937_64 bits(problem.seed);
+  for (std::size_t i = pages.size() - 1; i > 0; --i) std::swap(pages[i], pages[bits() % (i + 1)]);
+
+  table.entries.assign(static_cast<std::size_t>(problem.batch * table.row), KvPageTable::kNoPage);
+  auto next = pages.begin();
+  for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
+    const auto end = next + pages_of(batch);
+    std::copy(next, end, table.entries.begin() + batch * table.row);
+    next = end;
+  }
+  return table;
+}
+
+WordAccesses page_words(const TileProgram& program) {
+  const AttentionProblem& problem = program.problem;
+  const bool of_owned = loads_keys_or_values(program.prologue);
+  const auto of_streamed = std::ranges::count_if(program.phases, loads_keys_or_values);
+  if (problem.page_size == 0 || (!of_owned && of_streamed == 0)) return {};
+  std::int64_t sectors = 0;
+  problem.for_each_length([&](std::int64_t entries, std::int64_t entry) {
+    const auto of_tile = [&](int tile) -> std::int64_t {
+      const std::int64_t first = std::int64_t{tile} * program.tile.block_n;
+      const std::int64_t end = std::min(first + program.tile.block_n, problem.keys_of(entry));
+      if (end <= first) return 0;
+      const std::int64_t keys_a_sector = problem.page_size * kEntriesASector;
+      return entries * ((end - 1) / keys_a_sector - first / keys_a_sector + 1);
+    };
+    for (int block = 0; block < program.num_blocks(); ++block) {
+      if (of_owned && program.has_prologue(static_cast<int>(entry), block)) sectors += of_tile(block);
+      if (of_streamed == 0) continue;
+      const TileRuns tiles = program.inner_tiles(static_cast<int>(entry), block);
+      for (int i = 0; i < tiles.count(); ++i) sectors += of_streamed * of_tile(tiles[i]);
+    }
+  });
+  return {sectors * program.q_heads(), 0};
+}
+
+}  // namespace tilescope
