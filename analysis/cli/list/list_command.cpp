@@ -131,10 +131,10 @@ struct ListArguments {
   bool wants_template = false;
 };
 
-/// JSON with what fits a line of 110 columns on one.
+/// JSON with what fits a line of 180 columns on one: programs read it, and people look a field up.
 std::string folded(const Json& json, std::size_t indent = 0) {
   std::string line = json.dump();
-  if (!json.is_structured() || indent + line.size() <= 110) return line;
+  if (!json.is_structured() || indent + line.size() <= 180) return line;
   std::vector<std::string> items;
   for (const auto& [name, item] : json.items()) {
     const std::string key = json.is_object() ? Json(name).dump() + ": " : "";
