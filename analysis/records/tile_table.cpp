@@ -128,8 +128,18 @@ TileTable parse_tile_table(const std::string& source, std::string_view text) {
   const Json json = parse_json(source, text);
   require_kind(source, json, {kTileSchema});
   TileTable table;
-  for (TileChoice& choice : Part<TileFile>{}.read(JsonField(source, json)).choices)
-    table.put(std::move(choice));
+  for (const JsonField& field : JsonField(source, json).at("choices").items()) {
+    if (field.at("pass").value() != "backward") {
+      table.put(Part<TileChoice>{}.read(field));
+      continue;
+    }
+    // So older tables call the pass over kv tiles in either order.
+    for (const PassName pass : {PassName::dkdvdq, PassName::dkdv}) {
+      Json choice = field.value();
+      choice["pass"] = to_string(pass);
+      table.put(Part<TileChoice>{}.read(JsonField(source, choice)));
+    }
+  }
   return table;
 }
 
