@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "analysis/cli/output.hpp"
+#include "analysis/cli/text_table.hpp"
 #include "tests/cli/diff_records.hpp"
 #include "tests/cli/program.hpp"
 #include "tests/paths.hpp"
@@ -171,6 +172,17 @@ TEST_CASE("the published schemas are those of this program, and the citation has
   check_refused({{"list", "schemas", "rnu"}, {"schema", "did you mean run"}});
   const std::string version = run_program({"--version"}).out;  // "tilescope 0.1.0\n"
   CHECK(contains(read_file(TILESCOPE_SOURCE_DIR "/CITATION.cff"), "\nversion: " + version.substr(10)));
+}
+
+TEST_CASE("parts of a wide table repeat the columns that tell its rows apart") {
+  setenv("COLUMNS", "60", 1);
+  const std::string text =
+      cli::align_columns({{"kernel", "pass", "what a wide column holds", "what another column holds"},
+                          {"flash2", "forward", "1", "2"},
+                          {"flash2", "backward", "3", "4"}});
+  unsetenv("COLUMNS");
+  CHECK(contains(text, "flash2  forward   1\n"));
+  CHECK(contains(text, "flash2  backward  4\n"));
 }
 
 TEST_CASE("tables and sentences fit 60 columns, in pipes too where COLUMNS says so") {

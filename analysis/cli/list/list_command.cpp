@@ -177,7 +177,7 @@ void add_list_command(CLI::App& app, CommandContext& context) {
   for (const Catalogue& catalogue : catalogues()) choices += (choices.empty() ? "" : "|") + catalogue.name;
   add_value(command, "what", arguments->what, choices, "which names; without it, what there is to list");
   add_value(command, "name", arguments->name, "NAME",
-            "of machines: the numbers of one, and where each comes from; of schemas: one");
+            "of machines: one whose numbers and sources are printed; of schemas: one to print");
   command.add_flag("--template", arguments->wants_template,
                    "of machines: a file to fill in, for --machine FILE.json");
   add_format_option(command, context);
