@@ -58,14 +58,16 @@ def _written(folder, name, words):
 
 
 def test_an_explanation_is_valid(tmp_path):
-    record = _written(tmp_path, "explain.json", f"explain {ROOT}/reports/foreign/mha.json.gz --batch 2 --heads 16 --seqlen 4096 --dtype fp16 --head-dim 128")
+    words = "--batch 2 --heads 16 --seqlen 4096 --dtype fp16 --head-dim 128"
+    record = _written(tmp_path, "explain.json", f"explain {ROOT}/reports/foreign/mha.json.gz {words}")
     assert _complaint(_schema("explain"), record) is None
     assert all(kernel["explanation"]["answer"]["moved"]["dram"] for kernel in record["kernels"])
 
 
 def test_a_diff_is_valid(tmp_path):
-    for name, lengths in ("base.json", "512,1024"), ("new.json", "1024,2048"):
-        _written(tmp_path, name, f"simulate --kernel cpu:flash2 --heads 2 --tile {64 if name == 'base.json' else 32}x64 --sweep seqlen={lengths}")
+    for name, tile, lengths in ("base.json", "64x64", "512,1024"), ("new.json", "32x64", "1024,2048"):
+        words = f"--kernel cpu:flash2 --heads 2 --tile {tile} --sweep seqlen={lengths}"
+        _written(tmp_path, name, f"simulate {words}")
     record = _written(tmp_path, "diff.json", f"diff {tmp_path}/base.json {tmp_path}/new.json")
     assert _complaint(_schema("diff"), record) is None
     assert record["runs"][0]["changes"] and record["new_runs"] and record["gone_runs"]
