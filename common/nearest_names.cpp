@@ -60,12 +60,15 @@ UnknownName unknown_name(const std::string& field, std::string_view text,
   constexpr std::size_t kMostListed = 10;
   const std::vector<std::string> nearest = nearest_names(text, names);
   const std::string guess =
-      nearest.empty() ? "" : fmt::format("did you mean {}? It ", fmt::join(nearest, " or "));
+      nearest.empty() ? "" : fmt::format("did you mean {}?", fmt::join(nearest, " or "));
+  // Ten names of many are no help beside the one that was meant.
+  if (!nearest.empty() && names.size() > kMostListed)
+    return {field, fmt::format("'{}'", text), guess, nearest};
   const std::size_t listed = std::min(names.size(), kMostListed);
   const std::string others = listed < names.size() ? fmt::format(" or {} more", names.size() - listed) : "";
   return UnknownName(
       field, fmt::format("'{}'", text),
-      fmt::format("{}must be one of {}{}", guess,
+      fmt::format("{}must be one of {}{}", nearest.empty() ? "" : guess + " It ",
                   fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(listed), ", "),
                   others),
       nearest);

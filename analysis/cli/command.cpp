@@ -103,7 +103,7 @@ void CommandContext::write_record(const RunRecord& record) const {
 void add_raw_option(CLI::App& command, CommandContext& context) {
   command.add_flag(
       "--raw", context.raw,
-      "keep every sample of a time in the record, not just their number, median, least and noise");
+      "keep every sample of each time in the record, not only number, median, minimum and noise");
 }
 
 void add_format_option(CLI::App& command, CommandContext& context) {

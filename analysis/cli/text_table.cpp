@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 #include <sstream>
 
 namespace tilescope::cli {
@@ -69,9 +70,25 @@ std::vector<std::size_t> widths_of(const TextRows& rows) {
   return widths;
 }
 
-/// The first column, and those from `first` up to `last`.
-std::string block(const TextRows& rows, const std::vector<std::size_t>& widths, std::size_t first,
-                  std::size_t last, const std::string& indent, const std::vector<bool>& right) {
+/// How many of the first columns tell the rows apart, for the parts of a wide table to repeat; 1 where those
+/// would take more than six tenths of a line.
+std::size_t naming_columns(const TextRows& rows, const std::vector<std::size_t>& widths, std::size_t most) {
+  std::size_t width = 0;
+  for (std::size_t count = 1; count <= widths.size(); ++count) {
+    width += widths[count - 1] + 2;
+    if (10 * width > 6 * most) break;
+    std::set<std::vector<std::string>> names;
+    for (const auto& row : rows)
+      names.emplace(row.begin(), row.begin() + std::ptrdiff_t(std::min(count, row.size())));
+    if (names.size() == rows.size()) return count;
+  }
+  return 1;
+}
+
+/// The first `names` columns, and those from `first` up to `last`.
+std::string block(const TextRows& rows, const std::vector<std::size_t>& widths, std::size_t names,
+                  std::size_t first, std::size_t last, const std::string& indent,
+                  const std::vector<bool>& right) {
   std::string text;
   for (const auto& row : rows) {
     std::string line = indent;
@@ -82,7 +99,7 @@ std::string block(const TextRows& rows, const std::vector<std::size_t>& widths, 
       line +=
           to_the_right ? fmt::format("{:>{}}", row[i], widths[i]) : fmt::format("{:<{}}", row[i], widths[i]);
     };
-    add(0);
+    for (std::size_t i = 0; i < names; ++i) add(i);
     for (std::size_t i = first; i < last; ++i) add(i);
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
@@ -93,15 +110,17 @@ std::string block(const TextRows& rows, const std::vector<std::size_t>& widths, 
 
 std::string align_columns(const TextRows& rows, const std::string& indent, const std::vector<bool>& right) {
   const std::vector<std::size_t> widths = widths_of(rows);
-  const std::size_t most = table_width();
+  const std::size_t most = table_width(), names = naming_columns(rows, widths, most);
   std::string text;
-  for (std::size_t first = 1, last = 1; first <= widths.size() && last <= widths.size(); first = last) {
-    std::size_t width = indent.size() + (widths.empty() ? 0 : widths[0]);
+  for (std::size_t first = names, last = names; first <= widths.size() && last <= widths.size();
+       first = last) {
+    std::size_t width = indent.size() + 2 * (names - 1);
+    for (std::size_t i = 0; i < std::min(names, widths.size()); ++i) width += widths[i];
     do {
       width += last < widths.size() ? 2 + widths[last] : 0;
       ++last;
     } while (last < widths.size() && width + 2 + widths[last] <= most);
-    text += (text.empty() ? "" : "\n") + block(rows, widths, first, last, indent, right);
+    text += (text.empty() ? "" : "\n") + block(rows, widths, names, first, last, indent, right);
     if (last >= widths.size()) break;
   }
   return text;
@@ -112,7 +131,7 @@ std::string align_below(const TextRows& rows, const std::vector<bool>& right) {
   for (const auto& row : rows) numbers.emplace_back(row.begin() + 1, row.end());
   const std::vector<bool> right_of_numbers(right.begin() + 1, right.end());
   const std::vector<std::size_t> widths = widths_of(numbers);
-  const std::string aligned = block(numbers, widths, 1, widths.size(), "  ", right_of_numbers);
+  const std::string aligned = block(numbers, widths, 1, 1, widths.size(), "  ", right_of_numbers);
   std::string text;
   std::size_t at = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {

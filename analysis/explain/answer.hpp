@@ -71,7 +71,5 @@ std::vector<LaunchAnswer> answers(const ExplainRecord& record, const std::vector
 std::string to_text(const LaunchAnswer& answer, std::size_t width);
 /// A table of all and what would help, for a pull request.
 std::string to_markdown(const std::vector<LaunchAnswer>& answers);
-/// {"must": {...}, "moved": {...}, "causes": [...], "next_steps": [...]}
-Json to_json(const LaunchAnswer& answer);
 
 }  // namespace tilescope

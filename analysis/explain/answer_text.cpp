@@ -164,38 +164,4 @@ std::string to_markdown(const std::vector<LaunchAnswer>& answers) {
   return steps.empty() ? text : text + "\nWhat would help:\n\n" + steps;
 }
 
-Json to_json(const LaunchAnswer& answer) {
-  const auto sides = [](const ReadWriteBytes& bytes) {
-    return Json{{"read_bytes", bytes.read_bytes}, {"write_bytes", bytes.write_bytes}};
-  };
-  Json json{{"verdict", answer.verdict}};
-  if (answer.must) {
-    json["must"] = sides(*answer.must);
-    json["must"]["from"] = answer.must_from;
-  }
-  json["moved"] = {{"sm_l2", sides(answer.sm_l2)}};
-  if (answer.dram) json["moved"]["dram"] = sides(*answer.dram);
-  for (const Boundary boundary : {Boundary::sm_l2, Boundary::dram}) {
-    if (const auto multiple = answer.multiple(boundary)) {
-      json["multiple"][boundary == Boundary::sm_l2 ? "sm_l2" : "dram"] = *multiple;
-    }
-  }
-  json["causes"] = Json::array();
-  for (const AnswerCause& cause : answer.causes) {
-    json["causes"].push_back({{"name", cause.name},
-                              {"boundary", to_string(cause.boundary)},
-                              {cause.reads ? "read_bytes" : "write_bytes", cause.bytes},
-                              {"source", cause.source}});
-  }
-  json["next_steps"] = Json::array();
-  for (const NextStep& step : answer.next_steps) {
-    json["next_steps"].push_back({{"action", step.action},
-                                  {"boundary", to_string(step.boundary)},
-                                  {"bytes_now", step.bytes_now},
-                                  {"bytes_then", step.bytes_then},
-                                  {"tried", step.tried}});
-  }
-  return json;
-}
-
 }  // namespace tilescope

@@ -7,74 +7,35 @@
 #include <cstdlib>
 #include <iterator>
 
-#include "analysis/explain/answer.hpp"
+#include "analysis/explain/explanation_fields.hpp"
 #include "analysis/explain/program_fit.hpp"
 #include "analysis/explain/program_text.hpp"
 #include "analysis/records/record_kinds.hpp"
 #include "analysis/records/record_parts.hpp"
 #include "profiler/injection/name_pattern.hpp"
-#include "profiler/records/json_fields.hpp"
+#include "profiler/records/kernel_fields.hpp"
 
 namespace tilescope {
 namespace {
 
-constexpr std::string_view kAgreements[] = {"explained", "not certain", "reads",
-                                            "writes",    "unexplained", "no attention"};
-
-Json json_of(const ProgramFit& program) {
-  Json json{{"program", program.name},
-            {"convention", program.convention},
-            {"sm_l2_read_bytes", program.bytes.read_bytes},
-            {"sm_l2_write_bytes", program.bytes.write_bytes},
-            {"grid_agrees", program.grid_agrees},
-            {"posterior", program.posterior},
-            {"tiles", Json::array()}};
-  for (const TileShape& tile : program.tiles) json["tiles"].push_back({tile.block_m, tile.block_n});
-  return json;
-}
-
-Json json_of(const KernelFit& fit, const LaunchAnswer& answer) {
-  Json json{{"agreement", kAgreements[static_cast<std::size_t>(fit.agreement)]},
-            {"read_residual_bytes", fit.read_residual_bytes},
-            {"write_residual_bytes", fit.write_residual_bytes},
-            {"causes", Json::array()},
-            {"programs", Json::array()},
-            {"hints", fit.hints},
-            {"answer", to_json(answer)}};
-  if (fit.chance) json["by_chance"] = *fit.chance;
-  for (const NamedCause& cause : fit.causes) {
-    json["causes"].push_back({{"name", cause.name},
-                              {"metric", cause.metric},
-                              {cause.reads ? "read_bytes" : "write_bytes", cause.bytes}});
-  }
-  for (const ProgramFit& program : fit.programs) json["programs"].push_back(json_of(program));
-  if (fit.other_heads) {
-    json["other_heads"] = {{"heads_over_batch", fit.other_heads->heads},
-                           {"program", json_of(fit.other_heads->program)},
-                           {"read_residual_bytes", fit.other_heads->read_residual_bytes},
-                           {"write_residual_bytes", fit.other_heads->write_residual_bytes}};
-  }
-  return json;
-}
-
-struct ReadWriteFields {
-  Json write(const ReadWriteBytes& bytes) const {
-    return {{"read_bytes", bytes.read_bytes}, {"write_bytes", bytes.write_bytes}};
-  }
-  ReadWriteBytes read(const JsonField& field) const {
-    return {field.at("read_bytes").count(), field.at("write_bytes").count()};
-  }
-};
-
-/// A kernel as it was measured, and its number of launches.
+/// A kernel as it was measured, its number of launches and, for other readers alone, where its bytes come
+/// from.
 struct Launches {
+  static Json schema() {
+    Json json = part_schema<KernelMeasurement>();
+    for (const char* other : {"counters", "emulated", "time"}) json["properties"].erase(other);
+    json["properties"]["launches"] = schema_of(Integer{1});
+    json["properties"]["explanation"] = part_schema<Explanation>();
+    json["required"].push_back("launches");
+    return json;
+  }
   Json write(const KernelGroup& group) const {
     Json json = KernelMeasurement{group.name, group.launch, {}, group.measured, {}};
     json["launches"] = group.launches;
     return json;
   }
   KernelGroup read(const JsonField& field) const {
-    const auto kernel = Native<KernelMeasurement>{}.read(field);
+    const auto kernel = Part<KernelMeasurement>{}.read(field);
     return {kernel.name, kernel.launch, field.at("launches").integer(1), kernel.measured};
   }
 };
@@ -123,10 +84,10 @@ static void list(Fields& fields, Of<Fields, ExplainRecord>& record) {
   fields.required("git", Part<GitState>{}, record.git);
   fields.required("when", Text{}, record.when);
   fields.items("command", Text{}, record.command);
-  fields.items("machine", Native<CollectionFacts>{}, record.collections);
+  fields.items("machine", Part<CollectionFacts>{}, record.collections);
   fields.required("problem", ProblemFields{}, record.problem);
   fields.items("passes", DirectionName{}, record.directions);
-  fields.optional("must", ReadWriteFields{}, record.must);
+  fields.optional("must", Part<ReadWriteBytes>{}, record.must);
   fields.optional("program", Text{}, record.program);
   fields.items("kernels", Launches{}, record.kernels);
 }
@@ -183,11 +144,15 @@ std::vector<std::int64_t> heads_kv_as_good(const ExplainRecord& record, const st
   return as_good;
 }
 
+Json explain_record_schema() { return record_schema<ExplainRecord>(kExplainSchema); }
+
 std::string to_json_text(const ExplainRecord& record) {
   const std::vector<KernelFit> fits = explain(record);
   Json json = record_json(kExplainSchema, record);
   const std::vector<LaunchAnswer> all = answers(record, fits);
-  for (std::size_t i = 0; i < fits.size(); ++i) json["kernels"][i]["explanation"] = json_of(fits[i], all[i]);
+  for (std::size_t i = 0; i < fits.size(); ++i) {
+    json["kernels"][i]["explanation"] = Part<Explanation>{}.write({fits[i], all[i]});
+  }
   return record_text(json);
 }
 

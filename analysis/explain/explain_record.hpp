@@ -72,6 +72,7 @@ std::string doubt(const ExplainRecord& record, const std::vector<KernelFit>& fit
 /// @param fits what explain says of the record
 std::vector<std::int64_t> heads_kv_as_good(const ExplainRecord& record, const std::vector<KernelFit>& fits);
 
+nlohmann::ordered_json explain_record_schema();
 /// @throws BadInput as explain
 std::string to_json_text(const ExplainRecord& record);
 /// @param source what error messages call the text, usually its path

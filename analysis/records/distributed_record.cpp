@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/records/field_schema.hpp"
 #include "analysis/records/record_parts.hpp"
 #include "analysis/records/record_schemas.hpp"
 #include "profiler/records/field_list.hpp"
+#include "profiler/records/field_schema.hpp"
 
 namespace tilescope {
 namespace {

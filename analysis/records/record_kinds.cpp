@@ -76,8 +76,8 @@ std::string require_kind(const std::string& source, const Json& json,
   const JsonField file(source, json);
   const bool machine = !file.has("schema") && is_machine(json);
   if (!machine && !file.has("schema")) {
-    throw BadInput(source + " is not a record of TileScope's, whose field \"schema\" it lacks: " +
-                   wanted_text(wanted) + " is wanted");
+    throw BadInput(source + " is not a TileScope record: its field \"schema\" is missing, and must be " +
+                   wanted_text(wanted));
   }
   const std::string schema = machine ? "(none)" : file.at("schema").text();
   if (std::find(wanted.begin(), wanted.end(), schema) != wanted.end()) return schema;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/records/record_parts.hpp"
 
-#include "analysis/records/field_schema.hpp"
+#include "profiler/records/field_schema.hpp"
 
 #include <tuple>
 #include <utility>

@@ -10,31 +10,6 @@
 
 namespace tilescope {
 
-template <typename T>
-Json record_json(std::string_view schema, const T& record) {
-  FieldWriter fields;
-  fields.json["schema"] = schema;
-  list(fields, record);
-  return std::move(fields.json);
-}
-/// The file of a record. Bytes that are not UTF-8 are replaced; they must not make a record impossible.
-inline std::string record_text(const Json& record) {
-  return record.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-/// What has a to_json and a from_json of its own.
-template <typename T>
-struct Native {
-  Json write(const T& value) const { return value; }
-  T read(const JsonField& field) const {
-    try {
-      return field.value().get<T>();
-    } catch (const Json::exception& error) {
-      field.refuse(std::string("cannot be read: ") + error.what());
-    }
-  }
-};
-
 Json problem_schema();
 Json problem_json(const AttentionProblem& problem);
 /// @throws BadInput naming the field, for a problem that validate() refuses too
@@ -74,6 +49,13 @@ template <typename Fields>
 void list(Fields& fields, Of<Fields, SmGroup>& group) {
   fields.required("sms", Integer{1, 1 << 16}, group.sms);
   fields.required("partition", Integer{0, 63}, group.partition);
+}
+
+template <typename Fields>
+void list(Fields& fields, Of<Fields, TileShape>& tile) {
+  constexpr Integer kRows{1, std::numeric_limits<int>::max()};
+  fields.required("block_m", kRows, tile.block_m);
+  fields.required("block_n", kRows, tile.block_n);
 }
 
 }  // namespace tilescope

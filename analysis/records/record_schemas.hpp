@@ -9,6 +9,8 @@ namespace tilescope {
 Json run_record_schema();
 Json ceilings_record_schema();
 Json distributed_record_schema();
+Json diff_record_schema();
+Json tile_table_schema();
 Json machine_schema();  // of a file that stands alone
 
 }  // namespace tilescope

@@ -2,14 +2,15 @@
 // The record as JSON: one list of fields for each of its parts.
 #include <algorithm>
 
-#include "analysis/records/field_schema.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/records/record_kinds.hpp"
 #include "analysis/records/record_parts.hpp"
 #include "analysis/records/record_schemas.hpp"
 #include "analysis/records/run_record.hpp"
 #include "profiler/records/field_list.hpp"
+#include "profiler/records/field_schema.hpp"
 #include "profiler/records/json_fields.hpp"
+#include "profiler/records/kernel_fields.hpp"
 
 namespace tilescope {
 namespace {
@@ -50,17 +51,6 @@ struct SecondsRange {
     const std::array<double, 2> range{Positive{}.read(ends[0]), Positive{}.read(ends[1])};
     if (range[0] > range[1]) field.refuse("must be [least, largest]");
     return range;
-  }
-};
-
-/// [x, y, z]
-struct Extent {
-  static Json schema() { return array_schema(schema_of(Integer{1}), 3); }
-  Json write(const std::array<std::int64_t, 3>& extent) const { return extent; }
-  std::array<std::int64_t, 3> read(const JsonField& field) const {
-    const std::vector<JsonField> sides = field.items();
-    if (sides.size() != 3) field.refuse("must be [x, y, z]");
-    return {sides[0].integer(1), sides[1].integer(1), sides[2].integer(1)};
   }
 };
 
@@ -218,13 +208,6 @@ static void list(Fields& fields, Of<Fields, LaunchRecord>& launch) {
   fields.required("block", Extent{}, launch.block);
   fields.optional("registers", kCount, launch.registers);
   fields.optional("shared_bytes", kCount, launch.shared_bytes);
-}
-
-template <typename Fields>
-static void list(Fields& fields, Of<Fields, TileShape>& tile) {
-  constexpr Integer kRows{1, std::numeric_limits<int>::max()};
-  fields.required("block_m", kRows, tile.block_m);
-  fields.required("block_n", kRows, tile.block_n);
 }
 
 template <typename Fields>

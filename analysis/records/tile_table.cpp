@@ -10,7 +10,9 @@
 
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/records/record_kinds.hpp"
-#include "profiler/records/json_fields.hpp"
+#include "analysis/records/record_parts.hpp"
+#include "analysis/records/record_schemas.hpp"
+#include "profiler/records/field_schema.hpp"
 
 namespace tilescope {
 namespace {
@@ -19,83 +21,6 @@ constexpr std::string_view kTileSchema = "tilescope.tiles/1";
 
 auto key(const TileChoice& c) {
   return std::tie(c.device, c.kernel, c.pass, c.head_dim, c.dtype, c.causal, c.seqlen);
-}
-
-Json to_json(TileShape tile) { return {{"block_m", tile.block_m}, {"block_n", tile.block_n}}; }
-
-TileShape tile_from(const JsonField& field) {
-  constexpr int kMost = 4096;
-  return {static_cast<int>(field.at("block_m").integer(1, kMost)),
-          static_cast<int>(field.at("block_n").integer(1, kMost))};
-}
-
-/// Warps and stages stand beside the tile where they are not the kernel's own.
-void add_choice(Json& json, const PassChoice& choice) {
-  json["tile"] = to_json(choice.tile);
-  if (choice.launch.warps > 0) json["warps"] = choice.launch.warps;
-  if (choice.launch.stages > 0) json["stages"] = choice.launch.stages;
-}
-
-PassChoice pass_choice_from(const JsonField& field) {
-  PassChoice choice{.tile = tile_from(field.at("tile"))};
-  constexpr int kMostWarps = 32, kMostStages = 64;
-  if (field.has("warps")) choice.launch.warps = static_cast<int>(field.at("warps").integer(1, kMostWarps));
-  if (field.has("stages"))
-    choice.launch.stages = static_cast<int>(field.at("stages").integer(1, kMostStages));
-  return choice;
-}
-
-Json to_json(const TileChoice& choice) {
-  Json json{{"device", choice.device}, {"kernel", choice.kernel}};
-  json["pass"] = to_string(choice.pass);
-  json["head_dim"] = choice.head_dim;
-  json["dtype"] = to_string(choice.dtype);
-  json["causal"] = choice.causal;
-  if (choice.seqlen > 0) json["seqlen"] = choice.seqlen;
-  add_choice(json, choice.choice);
-  json["tried"] = Json::array();
-  for (const TriedTile& tried : choice.tried) {
-    Json& one = json["tried"].emplace_back(Json::object());
-    add_choice(one, tried.choice);
-    one["median_s"] = tried.median_s;
-  }
-  json["problem"] = choice.problem;
-  json["when"] = choice.when;
-  json["git_sha"] = choice.git_sha;
-  return json;
-}
-
-/// The passes that a choice is for. Older tables say "backward" for the one over kv tiles in either order.
-std::vector<PassName> passes_from(const JsonField& field) {
-  if (field.text() == "backward") return {PassName::dkdvdq, PassName::dkdv};
-  try {
-    return {parse_pass_name(field.text())};
-  } catch (const BadInput&) {
-    field.refuse("is not the name of a pass");
-  }
-}
-
-TileChoice choice_from(const JsonField& field, PassName pass) {
-  TileChoice choice;
-  choice.device = field.at("device").text();
-  choice.kernel = field.at("kernel").text();
-  choice.pass = pass;
-  choice.head_dim = field.at("head_dim").integer(1, kMaxHeadDim);
-  try {
-    choice.dtype = parse_element_type(field.at("dtype").text());
-  } catch (const BadInput& error) {
-    field.at("dtype").refuse(error.what());
-  }
-  choice.causal = field.at("causal").boolean();
-  if (field.has("seqlen")) choice.seqlen = field.at("seqlen").integer(1, 2 * kMaxSeqlen);
-  choice.choice = pass_choice_from(field);
-  for (const JsonField& tried : field.at("tried").items()) {
-    choice.tried.push_back({pass_choice_from(tried), tried.at("median_s").positive()});
-  }
-  choice.problem = field.at("problem").text();
-  choice.when = field.at("when").text();
-  choice.git_sha = field.at("git_sha").text();
-  return choice;
 }
 
 std::string variable(const char* name) {
@@ -112,7 +37,46 @@ int distance(std::int64_t of_choice, std::int64_t bucket) {
   return std::abs(doublings(of_choice) - doublings(bucket));
 }
 
+struct TileFile {
+  std::vector<TileChoice> choices;
+};
+
 }  // namespace
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, PassChoice>& choice) {
+  fields.required("tile", Part<TileShape>{}, choice.tile);
+  // Beside it where they are not the kernel's own.
+  fields.unless(0, "warps", Integer{1, 32}, choice.launch.warps);
+  fields.unless(0, "stages", Integer{1, 64}, choice.launch.stages);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, TriedTile>& tried) {
+  list(fields, tried.choice);
+  fields.required("median_s", Positive{}, tried.median_s);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, TileChoice>& choice) {
+  fields.required("device", Text{}, choice.device);
+  fields.required("kernel", Text{}, choice.kernel);
+  fields.required("pass", Named(parse_pass_name), choice.pass);
+  fields.required("head_dim", Integer{1, kMaxHeadDim}, choice.head_dim);
+  fields.required("dtype", Named(parse_element_type), choice.dtype);
+  fields.required("causal", Flag{}, choice.causal);
+  fields.unless(std::int64_t{0}, "seqlen", Integer{1, 2 * kMaxSeqlen}, choice.seqlen);
+  list(fields, choice.choice);
+  fields.items("tried", Part<TriedTile>{}, choice.tried);
+  fields.required("problem", Text{}, choice.problem);
+  fields.required("when", Text{}, choice.when);
+  fields.required("git_sha", Text{}, choice.git_sha);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, TileFile>& file) {
+  fields.items("choices", Part<TileChoice>{}, file.choices);
+}
 
 std::int64_t length_bucket(const AttentionProblem& problem) {
   return static_cast<std::int64_t>(
@@ -155,20 +119,26 @@ ProgramOptions TileTable::apply(std::string_view kernel, const AttentionProblem&
 }
 
 std::string to_json_text(const TileTable& table) {
-  Json json;
-  json["schema"] = kTileSchema;
-  json["choices"] = Json::array();
-  for (const TileChoice& choice : table.choices()) json["choices"].push_back(to_json(choice));
-  return json.dump(1) + "\n";
+  return record_json(kTileSchema, TileFile{table.choices()}).dump(1) + "\n";
 }
+
+Json tile_table_schema() { return record_schema<TileFile>(kTileSchema); }
 
 TileTable parse_tile_table(const std::string& source, std::string_view text) {
   const Json json = parse_json(source, text);
   require_kind(source, json, {kTileSchema});
-  const JsonField field(source, json);
   TileTable table;
-  for (const JsonField& choice : field.at("choices").items()) {
-    for (const PassName pass : passes_from(choice.at("pass"))) table.put(choice_from(choice, pass));
+  for (const JsonField& field : JsonField(source, json).at("choices").items()) {
+    if (field.at("pass").value() != "backward") {
+      table.put(Part<TileChoice>{}.read(field));
+      continue;
+    }
+    // So older tables call the pass over kv tiles in either order.
+    for (const PassName pass : {PassName::dkdvdq, PassName::dkdv}) {
+      Json choice = field.value();
+      choice["pass"] = to_string(pass);
+      table.put(Part<TileChoice>{}.read(JsonField(source, choice)));
+    }
   }
   return table;
 }

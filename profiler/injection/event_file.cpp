@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/errors.hpp"
+#include "profiler/records/kernel_fields.hpp"
 
 namespace tilescope {
 namespace {
@@ -55,15 +56,9 @@ bool read_file(const fs::path& path, Events& events) {
 
 }  // namespace
 
-void to_json(Json& json, const CollectionFacts& facts) {
-  json = Json{{"name", facts.device},   {"chip", facts.chip},     {"driver", facts.driver},
-              {"replay", facts.replay}, {"passes", facts.passes}, {"l2", facts.l2}};
-}
-
+void to_json(Json& json, const CollectionFacts& facts) { json = Part<CollectionFacts>{}.write(facts); }
 void from_json(const Json& json, CollectionFacts& facts) {
-  facts = {json.at("name").get<std::string>(),   json.at("chip").get<std::string>(),
-           json.at("driver").get<std::string>(), json.at("replay").get<std::string>(),
-           json.at("passes").get<int>(),         json.value("l2", "cold")};
+  facts = Part<CollectionFacts>{}.read(JsonField("collection", json));
 }
 
 EventFile::EventFile(const std::string& folder) {

@@ -27,7 +27,7 @@ struct CollectionFacts {
 };
 
 void to_json(nlohmann::ordered_json& json, const CollectionFacts& facts);
-/// @throws nlohmann::json::exception for anything that to_json does not write
+/// @throws BadInput naming the field for anything that to_json does not write
 void from_json(const nlohmann::ordered_json& json, CollectionFacts& facts);
 
 /// The file of this process in the request's folder. Writing never throws: the command must go on.

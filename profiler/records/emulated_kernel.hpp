@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,9 +46,5 @@ struct EmulatedKernel {
   std::vector<EmulatedFinding> findings;
   bool operator==(const EmulatedKernel&) const = default;
 };
-
-void to_json(nlohmann::ordered_json& json, const EmulatedKernel& kernel);
-/// @throws BadInput naming the field for anything that to_json does not write
-void from_json(const nlohmann::ordered_json& json, EmulatedKernel& kernel);
 
 }  // namespace tilescope

@@ -131,6 +131,18 @@ struct Part {
   }
 };
 
+template <typename T>
+Json record_json(std::string_view schema, const T& record) {
+  FieldWriter fields;
+  fields.json["schema"] = schema;
+  list(fields, record);
+  return std::move(fields.json);
+}
+/// The file of a record. Bytes that are not UTF-8 are replaced; they must not make a record impossible.
+inline std::string record_text(const Json& record) {
+  return record.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 // The codecs of plain values.
 
 struct Text {

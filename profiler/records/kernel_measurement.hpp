@@ -54,7 +54,7 @@ struct KernelMeasurement {
 
 /// Whole numbers are written as integers.
 void to_json(nlohmann::ordered_json& json, const KernelMeasurement& kernel);
-/// @throws nlohmann::json::exception for anything that to_json does not write
+/// @throws BadInput naming the field for anything that to_json does not write
 void from_json(const nlohmann::ordered_json& json, KernelMeasurement& kernel);
 
 }  // namespace tilescope

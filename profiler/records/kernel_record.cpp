@@ -2,11 +2,9 @@
 #include "profiler/records/kernel_record.hpp"
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "common/errors.hpp"
-#include "profiler/records/json_fields.hpp"
+#include "profiler/records/kernel_fields.hpp"
 
 namespace tilescope {
 namespace {
@@ -18,41 +16,33 @@ LaunchKey key(const KernelMeasurement& kernel) {
   return {kernel.name, kernel.launch.grid, kernel.launch.block};
 }
 
-KernelRecord read(const Json& json) {
-  KernelRecord record;
-  record.argv = json.at("argv").get<std::vector<std::string>>();
-  record.when = json.at("when").get<std::string>();
-  record.metrics = json.at("metrics").get<std::string>();
-  if (json.contains("exit_code")) record.exit_code = json.at("exit_code").get<std::int64_t>();
-  record.complete = json.at("complete").get<bool>();
-  record.collections = json.at("machine").get<std::vector<CollectionFacts>>();
-  if (json.contains("messages")) record.messages = json.at("messages").get<std::vector<std::string>>();
-  record.kernels = json.at("kernels").get<std::vector<KernelMeasurement>>();
-  return record;
-}
-
 }  // namespace
 
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, KernelRecord>& record) {
+  fields.items("argv", Text{}, record.argv);
+  fields.required("when", Text{}, record.when);
+  fields.items("machine", Part<CollectionFacts>{}, record.collections);
+  fields.required("metrics", Text{}, record.metrics);
+  fields.required("complete", Flag{}, record.complete);
+  fields.optional("exit_code", Integer{}, record.exit_code);
+  fields.items_if_any("messages", Text{}, record.messages);
+  fields.items("kernels", Part<KernelMeasurement>{}, record.kernels);
+}
+
+Json kernel_record_schema() { return record_schema<KernelRecord>(kKernelsSchema); }
+
 std::string to_json_text(const KernelRecord& record) {
-  Json json{{"schema", kKernelsSchema},      {"argv", record.argv},       {"when", record.when},
-            {"machine", record.collections}, {"metrics", record.metrics}, {"complete", record.complete}};
-  if (record.exit_code) json["exit_code"] = *record.exit_code;
-  if (!record.messages.empty()) json["messages"] = record.messages;
-  json["kernels"] = record.kernels;
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return record_text(record_json(kKernelsSchema, record));
 }
 
 KernelRecord parse_kernel_record(const std::string& source, std::string_view text) {
-  try {
-    const Json json = parse_json(source, text);
-    const std::string schema = json.at("schema").get<std::string>();
-    if (schema != kKernelsSchema) {
-      throw BadInput(source + ": schema", schema, "must be " + std::string(kKernelsSchema));
-    }
-    return read(json);
-  } catch (const Json::exception& error) {
-    throw BadInput(source + " is no record of kernels: " + error.what());
+  const Json json = parse_json(source, text);
+  const JsonField field(source, json);
+  if (field.at("schema").text() != kKernelsSchema) {
+    field.at("schema").refuse("must be " + std::string(kKernelsSchema));
   }
+  return Part<KernelRecord>{}.read(field);
 }
 
 std::int64_t join_runs(std::vector<KernelMeasurement>& kernels, const std::vector<KernelMeasurement>& other) {

@@ -25,6 +25,7 @@ struct KernelRecord {
   bool operator==(const KernelRecord&) const = default;
 };
 
+nlohmann::ordered_json kernel_record_schema();
 std::string to_json_text(const KernelRecord& record);
 /// @param source what error messages call the text, usually its path
 /// @throws BadInput naming the source on damaged JSON or another schema

@@ -17,7 +17,7 @@ except ImportError as error:
         raise
     raise ImportError(  # no wheel brings it: a process has one, which PyTorch's kernels share
         "tilescope needs GCC's OpenMP library, which is not here; install it: apt-get install libgomp1"
-    ) from error
+    ) from None
 from .arrays import attention, attention_backward, exact_attention
 from .counting import Count, count, counted, measure, timeline
 from .emulation import Emulation, Finding, emulate, tensor

@@ -46,8 +46,8 @@ TEST_CASE("a prediction stands apart from the time bound, and says where there i
   const std::string text = said_of({"--seqlen", "1k", "--head-dim", "128", "--dtype", "fp16", "--kernel",
                                     "gpu:flash3", "--kernel", "cpu:flash2"});
   CHECK(contains(text, "time bound"));
-  CHECK(contains(text, "predicted, nine of ten within 0.87 ... 1.40 of it: gpu:flash3 "));
-  CHECK(contains(text, "bound only: cpu:flash2"));
+  CHECK(contains(text, "predicted time: gpu:flash3 "));
+  CHECK(contains(text, " (90 % within 0.87x ... 1.40x); bound only: cpu:flash2"));
   const std::string lacking = said_of({"--seqlen", "1k", "--head-dim", "128", "--dtype", "fp16", "--kernel",
                                        "gpu:flash2-mma", "--machine", "rtx-5070-ti", "--detail"});
   CHECK(contains(lacking, "no L2 rate"));

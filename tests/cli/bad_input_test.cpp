@@ -150,9 +150,9 @@ TEST_CASE("slips that are often made are answered in the user's words") {
       {{"verify", "--machine", "h200"}, {"verify has no option --machine"}},
       {{"verify", "--quick", "--kernel", "cpu:flash2", "--dtype", "fp16"},
        {"--quick must stand without options of one problem"}},
-      {{"diff", other, other}, {"other.json is not a record of TileScope's"}},
-      {{"report", other}, {"other.json is not a record of TileScope's"}},
-      {{"explain", other, "--seqlen", "1k"}, {"other.json is not a record of TileScope's"}},
+      {{"diff", other, other}, {"other.json is not a TileScope record"}},
+      {{"report", other}, {"other.json is not a TileScope record"}},
+      {{"explain", other, "--seqlen", "1k"}, {"other.json is not a TileScope record"}},
       {{"compare", "cpu:flash1", "cpu:flash2", "--machine", "h200", "--machine", "h200"},
        {"--machine is given 2 times: it may be given once"}},
   };

@@ -181,8 +181,8 @@ TEST_CASE("diff refuses what it cannot compare") {
   const std::string damaged = (files.folder.path() / "damaged.json").string();
   const std::string other = (files.folder.path() / "other.json").string();
   const BadCommand cases[] = {
-      {{"diff"}, {"BASE", "''", "record"}},
-      {{"diff", files.base}, {"NEW", "''", "record"}},
+      {{"diff"}, {"BASE is missing", "record"}},
+      {{"diff", files.base}, {"NEW is missing", "record"}},
       {{"diff", files.base, files.now}, {"NEW", files.now, "same problem and kernel", files.base}},
       {{"diff", files.base, "/nonexistent.json"}, {"/nonexistent.json", "No such file"}},
       {{"diff", files.base, "/"}, {"/", "directory"}},

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "analysis/cli/output.hpp"
+#include "analysis/cli/text_table.hpp"
 #include "tests/cli/diff_records.hpp"
 #include "tests/cli/program.hpp"
 #include "tests/paths.hpp"
@@ -156,16 +158,31 @@ TEST_CASE("every command that prints tables has them in every format, and its se
 
 TEST_CASE("the published schemas are those of this program, and the citation has its version") {
   const std::string list = run_program({"list", "schemas", "--format", "csv"}).out;
-  for (const char* name : {"run", "ceilings", "distributed", "machine"}) {
+  std::size_t published = 0;
+  for (const auto& file : std::filesystem::directory_iterator(TILESCOPE_SOURCE_DIR "/reports/schemas")) {
+    const std::string path = file.path().filename(), name = path.substr(0, path.find('.'));
     CAPTURE(name);
+    ++published;
     CHECK(contains(list, std::string("\n") + name + ","));
     const ProgramResult schema = run_program({"list", "schemas", name});
     CHECK(schema.out ==
           read_file(std::string(TILESCOPE_SOURCE_DIR "/reports/schemas/") + name + ".schema.json"));
   }
+  CHECK(text_lines(list).size() == published + 1);
   check_refused({{"list", "schemas", "rnu"}, {"schema", "did you mean run"}});
   const std::string version = run_program({"--version"}).out;  // "tilescope 0.1.0\n"
   CHECK(contains(read_file(TILESCOPE_SOURCE_DIR "/CITATION.cff"), "\nversion: " + version.substr(10)));
+}
+
+TEST_CASE("parts of a wide table repeat the columns that tell its rows apart") {
+  setenv("COLUMNS", "60", 1);
+  const std::string text =
+      cli::align_columns({{"kernel", "pass", "what a wide column holds", "what another column holds"},
+                          {"flash2", "forward", "1", "2"},
+                          {"flash2", "backward", "3", "4"}});
+  unsetenv("COLUMNS");
+  CHECK(contains(text, "flash2  forward   1\n"));
+  CHECK(contains(text, "flash2  backward  4\n"));
 }
 
 TEST_CASE("tables and sentences fit 60 columns, in pipes too where COLUMNS says so") {

@@ -116,7 +116,8 @@ TEST_CASE("a timeline is plotted from its record") {
     std::ofstream(folder.path().string() + "/" + name) << text;
     return folder.path().string() + "/" + name;
   };
-  const std::string head = R"({"schema": "tilescope.timeline/1", "machine": {"name": "G", "chip": "C"},
+  const std::string head =
+      R"({"schema": "tilescope.timeline/1", "argv": [], "when": "", "machine": {"name": "G", "chip": "C", "driver": ""},
     "interval_s": 0.001, "overflowed": false, "samples": {"start_s": [0], "length_s": [0.001],
     "dram_read_bytes": [1], "dram_write_bytes": [2], "dram_read_share": [0], "dram_write_share": [0],
     "tensor_share": [0], "sm_active_share": )";

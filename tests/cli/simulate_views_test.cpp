@@ -160,9 +160,8 @@ TEST_CASE("what cannot be is warned of under the header, before any table") {
       {{"--preset", "llama3-8b", "--kernel", "gpu:standard", "--seqlen", "256k", "--closed-form"},
        {"warning: the tensors of gpu:standard take ", "more than the 141 GB of h200"}},
       {{"--model", "llama3-70b", "--tp", "8", "--decode", "--kernel", "gpu:flash2-mma"},
-       {"forward has 8 CTAs for the 132 SMs of h200: the time bound takes the rates of all SMs; with the "
-        "share of "
-        "as many SMs the pass takes ",
+       {"forward has 8 CTAs for the 132 SMs of h200: the time bound assumes the rates of all SMs; by the "
+        "rates of so many SMs the pass takes at least ",
         "; 8/132 SMs\n"}},
   };
   for (const Case& one : cases) {

@@ -174,7 +174,7 @@ void add_device_options(BenchArguments& arguments, CLI::App& command) {
   add_value(command, "--rounds", arguments.rounds, "N",
             "GPU: turns that each kernel takes on a problem; default 2");
   add_value(command, "--rest", arguments.rest, "MS",
-            "GPU: idle time before each sample; default 0.5 ms, which --peers have, too");
+            "GPU: idle time before each sample, of --peers too; default 0.5 ms");
   command.add_flag(
       "--tune", arguments.tune,
       "GPU: time every tile shape of the kernels, with their warps and stages, and keep the fastest for "

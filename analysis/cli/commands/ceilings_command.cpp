@@ -156,8 +156,7 @@ void add_ceilings_command(CLI::App& app, CommandContext& context) {
                   [arguments, &context] { return run_ceilings(*arguments, context); });
   add_value(command, "--machine", arguments->base, "MACHINE|FILE.json",
             "machine that gives what is not measured (h200)");
-  command.add_flag("--links", arguments->links,
-                   "the links between two GPUs alone, and neither memory nor arithmetic");
+  command.add_flag("--links", arguments->links, "measure the links between two GPUs only");
   add_value(command, "--from", arguments->from, "RECORD.json",
             "instead of measuring: the ceilings of a record");
   add_value(command, "--out", arguments->out, "FILE.json", "write a machine file with the measured ceilings");

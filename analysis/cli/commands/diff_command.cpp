@@ -196,7 +196,8 @@ int diff(const DiffOptions& options, const CommandContext& context) {
   std::vector<NamedBudget> budgets;
   for (const std::string& text : options.budgets) budgets.push_back(parse_budget(text));
   for (const auto& [path, field] : {std::pair(options.base, "BASE"), std::pair(options.now, "NEW")}) {
-    if (path.empty()) throw BadInput(field, "''", "must be the path of a record; see --help");
+    if (path.empty())
+      throw BadInput(fmt::format("{} is missing, the path of a record; see tilescope diff --help", field));
   }
   const RunRecord base = comparable_record(options.base, read_text_file(options.base));
   const RunRecord now = comparable_record(options.now, read_text_file(options.now));

@@ -118,8 +118,8 @@ void add_explain_command(CLI::App& app, CommandContext& context) {
               "leave out the first matching launches");
   add_integer(command, "--count", arguments->choice.count, 1, kAnyCount, "at most so many launches");
   add_value(command, "--reads", arguments->reads, "BYTES",
-            "that each of the kernels must read, whatever it is");
-  add_value(command, "--writes", arguments->writes, "BYTES", "that each must write");
+            "bytes that each kernel must read, in place of the problem's inputs");
+  add_value(command, "--writes", arguments->writes, "BYTES", "bytes that each kernel must write");
   add_value(command, "--program", arguments->program, "FILE",
             "a tile program as a text, held against the kernels beside the known ones");
   add_format_option(command, context);

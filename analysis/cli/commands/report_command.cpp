@@ -98,7 +98,8 @@ void add_report_command(CLI::App& app, CommandContext& context) {
   add_value(command, "records", arguments->records, "RECORD",
             "records that other commands wrote with --json");
   add_value(command, "--holdout", arguments->holdout, "RECORD...",
-            "measured records of problems that nothing in the model was fitted to; scored by themselves")
+            "measured records of problems that nothing in the model was fitted to; they are scored in a "
+            "section of their own")
       ->expected(1, CLI::detail::expected_max_vector_size);
   add_value(command, "--baseline", arguments->baseline, "RECORD...",
             "earlier records: what became less and what became more since, in green and red")

@@ -20,13 +20,16 @@ void GpuOptions::add_to(CLI::App& command, const std::vector<std::string>& other
   add_value(command, "--schedule", schedule_, "NAMES",
             "how they share it (tilescope list schedules); default zigzag", kGroup);
   add_value(command, "--ulysses", ulysses_, "N",
-            "of ulysses-ring: GPUs that share heads; default the most that divide GPUs and heads", kGroup);
+            "of ulysses-ring: how many GPUs share the heads; default: the largest number that divides GPUs "
+            "and heads",
+            kGroup);
   if (!on_devices) return;
   add_value(command, "--transport", transport_, "copy-engine|nccl",
             "what carries copies between GPUs (copy-engine)", kGroup);
   command
-      .add_flag("--processes", processes_,
-                "each GPU has a process, which torchrun --no-python, mpirun or srun has started; by NCCL")
+      .add_flag(
+          "--processes", processes_,
+          "a process for each GPU, started by torchrun --no-python, mpirun or srun; they communicate by NCCL")
       ->group(kGroup);
 }
 

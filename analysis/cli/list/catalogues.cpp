@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "analysis/cli/options/kernel_options.hpp"
+#include "analysis/cli/profile/profile_records.hpp"
+#include "analysis/explain/explain_record.hpp"
 #include "analysis/model/machine/machine.hpp"
 #include "analysis/model/replay/replay_cost.hpp"
 #include "analysis/records/compare/record_diff.hpp"
@@ -249,10 +251,16 @@ std::vector<Entry> list_log_levels() {
 const std::vector<RecordSchema>& record_schemas() {
   static const std::vector<RecordSchema> all = {
       {"ceilings", ceilings_record_schema, "what `ceilings --json` writes"},
+      {"diff", diff_record_schema, "what `diff --json` writes"},
       {"distributed", distributed_record_schema, "what commands with --gpus write with --json"},
+      {"explain", explain_record_schema, "what `explain --json` writes"},
+      {"kernels", kernel_record_schema, "what `profile --json FILE -- COMMAND` and `emulate --json` write"},
       {"machine", machine_schema, "what --machine FILE.json takes, without a base"},
       {"run", run_record_schema,
-       "what `bench`, `profile --kernel`, `simulate`, `study`, `run` and `verify` write with --json"}};
+       "what `bench`, `profile --kernel`, `simulate`, `study`, `run` and `verify` write with --json"},
+      {"self-test", self_test_schema, "what `profile --self-test --json` writes"},
+      {"tiles", tile_table_schema, "the file that `bench --tune` writes and --tune-file names"},
+      {"timeline", timeline_schema, "what `profile --timeline --json` writes"}};
   return all;
 }
 

@@ -131,10 +131,10 @@ struct ListArguments {
   bool wants_template = false;
 };
 
-/// JSON with what fits a line of 110 columns on one.
+/// JSON with what fits a line of 180 columns on one: programs read it, and people look a field up.
 std::string folded(const Json& json, std::size_t indent = 0) {
   std::string line = json.dump();
-  if (!json.is_structured() || indent + line.size() <= 110) return line;
+  if (!json.is_structured() || indent + line.size() <= 180) return line;
   std::vector<std::string> items;
   for (const auto& [name, item] : json.items()) {
     const std::string key = json.is_object() ? Json(name).dump() + ": " : "";
@@ -177,7 +177,7 @@ void add_list_command(CLI::App& app, CommandContext& context) {
   for (const Catalogue& catalogue : catalogues()) choices += (choices.empty() ? "" : "|") + catalogue.name;
   add_value(command, "what", arguments->what, choices, "which names; without it, what there is to list");
   add_value(command, "name", arguments->name, "NAME",
-            "of machines: the numbers of one, and where each comes from; of schemas: one");
+            "of machines: one whose numbers and sources are printed; of schemas: one to print");
   command.add_flag("--template", arguments->wants_template,
                    "of machines: a file to fill in, for --machine FILE.json");
   add_format_option(command, context);

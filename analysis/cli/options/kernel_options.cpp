@@ -32,14 +32,13 @@ constexpr KernelChoiceOption kChoices[] = {
        choices.scan = parse_scan(value);
      }},
     {"fp8-sums", "fp32|two-level|fast",
-     "how products of fp8 are summed: in fp32; by tensor cores that keep 13 bits of a tile's sums, the "
-     "tiles in fp32; all by the tensor cores. Default: the kernel's",
+     "how sums of fp8 products are kept. fp32: in fp32; two-level: within a tile by the tensor cores, in 13 "
+     "bits, and over tiles in fp32; fast: all by the tensor cores. Default: the kernel's",
      [](KernelChoices& choices, const std::string&, const std::string& value) {
        choices.fp8_sums = parse_fp8_sums(value);
      }},
     {"diagonal-slices", "N",
-     "cut tiles on the mask's edge into N x N parts, and compute those that it leaves something of; "
-     "default 1",
+     "cut tiles on the mask's edge into N x N parts, and skip parts that are masked altogether; default 1",
      [](KernelChoices& choices, const std::string& field, const std::string& value) {
        choices.diagonal_slices = static_cast<int>(parse_integer_in(field, value, 1, kMaxDiagonalSlices));
      }},
@@ -57,8 +56,8 @@ constexpr KernelChoiceOption kChoices[] = {
        choices.pack_gqa = value == "on";
      }},
     {"query-splits", "N",
-     "share a key tile of the fused backward pass between N CTAs: the query heads of its group, as far as N "
-     "divides them, and the queries; default: the kernel's choice",
+     "share each key tile of the fused backward pass between N CTAs, which divide the query heads of its "
+     "group and then the queries; default: the kernel's choice",
      [](KernelChoices& choices, const std::string& field, const std::string& value) {
        choices.query_splits = static_cast<int>(parse_integer_in(field, value, 1, kMaxSplits));
      }},

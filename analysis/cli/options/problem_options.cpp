@@ -73,7 +73,8 @@ constexpr ProblemOption kPlainOptions[] = {
      "columns of values and of the output; default: those of queries and keys, D"},
     {"dtype", "fp32|fp16|bf16|fp8e4m3|fp8e5m2", feature,
      [](Problem& p, Text, Text value) { p.dtype = parse_dtype(value); },
-     "element type of the inputs; default fp32, or the kernel's first; of simulate without --kernel fp16"},
+     "element type of the inputs; default fp32, or the first that the kernel takes; of simulate without "
+     "--kernel: fp16"},
     {"causal", "", feature, [](Problem& p, Text, Text) { p.causal = true; },
      "no query sees a later key (masks are aligned bottom-right)"},
     {"window", "L,R", feature,

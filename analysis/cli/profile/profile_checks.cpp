@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <regex>
 
 #include "analysis/cli/profile/profile.hpp"
+#include "analysis/cli/profile/profile_records.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/records/record_kinds.hpp"
@@ -17,13 +17,29 @@
 #include "common/errors.hpp"
 #include "common/number_format.hpp"
 #include "profiler/injection/name_pattern.hpp"
-#include "profiler/records/json_fields.hpp"
+#include "profiler/records/field_schema.hpp"
 #include "profiler/records/kernel_record.hpp"
 #include "profiler/records/launch_rounds.hpp"
 #include "profiler/records/ncu_csv.hpp"
 
+namespace tilescope {
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, CalibrationCheck>& check) {
+  fields.required("kernel", Text{}, check.kernel);
+  fields.required("metric", Text{}, check.metric);
+  fields.required("declared", kCount, check.declared);
+  fields.required("measured", Number{}, check.measured);
+  fields.required("deviation", Number{}, check.deviation);
+  fields.required("holds", Flag{}, check.holds);
+}
+
+}  // namespace tilescope
+
 namespace tilescope::cli {
 namespace {
+
+constexpr std::string_view kSelfTestSchema = "tilescope.self-test/1";
 
 struct ComparedColumn {
   const char* title;
@@ -118,6 +134,23 @@ std::string ncu_comparison(const std::vector<std::vector<KernelMeasurement>>& ou
 
 }  // namespace
 
+struct SelfTestFile {
+  std::vector<std::string> argv;
+  std::string when;
+  SelfTest test;
+};
+
+template <typename Fields>
+static void list(Fields& fields, const SelfTestFile& file) {
+  fields.items("argv", tilescope::Text{}, file.argv);
+  fields.required("when", tilescope::Text{}, file.when);
+  fields.required("machine", Part<DeviceName>{},
+                  DeviceName{file.test.device, file.test.chip, file.test.driver});
+  fields.required("passes", kCount, file.test.passes);
+  fields.required("tolerance", Positive{}, kSelfTestTolerance);
+  fields.items("checks", Part<CalibrationCheck>{}, file.test.checks);
+}
+
 int compare_with_ncu(const NcuArguments& arguments, const std::string& filter,
                      const CommandContext& context) {
   if (arguments.records.empty() || arguments.csv.empty()) {
@@ -135,9 +168,10 @@ int compare_with_ncu(const NcuArguments& arguments, const std::string& filter,
   return kFine;
 }
 
+Json self_test_schema() { return record_schema<SelfTestFile>(kSelfTestSchema); }
+
 int report_self_test(const SelfTest& test, const CommandContext& context) {
   std::vector<Row> table = {{"kernel", "metric", "declared", "measured", "off by", ""}};
-  auto checks = nlohmann::ordered_json::array();
   bool holds = true;
   for (const CalibrationCheck& check : test.checks) {
     holds &= check.holds;
@@ -145,12 +179,6 @@ int report_self_test(const SelfTest& test, const CommandContext& context) {
                      as_number(fmt::format("{}", check.declared), double(check.declared)),
                      as_number(fmt::format("{:.0f}", check.measured), check.measured),
                      as_percent(check.deviation, 3), check.holds ? "" : "FAILS"});
-    checks.push_back({{"kernel", check.kernel},
-                      {"metric", check.metric},
-                      {"declared", check.declared},
-                      {"measured", check.measured},
-                      {"deviation", check.deviation},
-                      {"holds", check.holds}});
   }
   context.print(Table{table});
   context.print(fmt::format("{} ({}), {} passes; each within {:g} % of the bytes that its kernel moves: {}\n",
@@ -158,15 +186,8 @@ int report_self_test(const SelfTest& test, const CommandContext& context) {
                             holds ? "yes" : "NO"));
   for (const std::string& kernel : test.left_out)
     context.print("left out, the device is too old: " + kernel + "\n");
-  const nlohmann::ordered_json record{
-      {"schema", "tilescope.self-test/1"},
-      {"argv", context.argv},
-      {"when", utc_now()},
-      {"machine", {{"name", test.device}, {"chip", test.chip}, {"driver", test.driver}}},
-      {"passes", test.passes},
-      {"tolerance", kSelfTestTolerance},
-      {"checks", checks}};
-  context.write_json(record.dump(1) + "\n");
+  const SelfTestFile file{context.argv, utc_now(), test};
+  context.write_json(record_json(kSelfTestSchema, file).dump(1) + "\n");
   return holds ? kFine : kCheckFailed;
 }
 

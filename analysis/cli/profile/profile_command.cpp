@@ -209,7 +209,7 @@ void add_choice_options(ProfileArguments& arguments, CLI::App& command) {
   add_value(command, "--metrics", arguments.command.request.metrics, "NAMES",
             "sets, metrics and counters, with commas (list counters)");
   add_value(command, "--kernel-filter", arguments.command.request.kernel_filter, "REGEX",
-            "measure kernels whose name it is found in");
+            "measure only kernels whose name contains a match");
   add_value(command, "--nvtx", arguments.command.request.nvtx_filter, "REGEX",
             "measure kernels launched inside an NVTX range of that name");
   add_integer(command, "--skip", arguments.command.request.skip, 0, kAnyCount,
@@ -218,7 +218,7 @@ void add_choice_options(ProfileArguments& arguments, CLI::App& command) {
               "matching launches to measure; default all");
   add_value(command, "--replay", arguments.command.replay, "kernel|application",
             "what to repeat for counters that need several passes (kernel)");
-  command.add_flag("--explain", arguments.explain, "go on to what explains the kernels, by the problem");
+  command.add_flag("--explain", arguments.explain, "then explain the kernels, by the problem given here");
   command.add_flag("--time", arguments.command.time,
                    "run the command a second time, without counters, for times");
 }
@@ -229,7 +229,7 @@ void add_timeline_options(ProfileArguments& arguments, CLI::App& command) {
   add_value(command, "--interval", arguments.timeline.interval_us, "N",
             "microseconds of a --timeline sample; default 100");
   add_value(command, "--samples", arguments.timeline.samples, "RECORD.json",
-            "instead of running anything: the --timeline of a record");
+            "plot the --timeline of this record; nothing is run");
 }
 
 /// What is done instead of counting a command's kernels.
@@ -244,8 +244,9 @@ void add_check_options(ProfileArguments& arguments, CLI::App& command) {
 }
 
 void add_command_options(ProfileArguments& arguments, CLI::App& command) {
-  command.add_flag("--communication", arguments.command.request.communication,
-                   "measure kernels that wait for other devices too, as NCCL's do: one device a process");
+  command.add_flag(
+      "--communication", arguments.command.request.communication,
+      "also measure kernels that wait for other devices, as NCCL's do; each process must use one device");
   add_integer(command, "--timeout,--time-limit", arguments.command.time_limit_s, 0, kMostTimeLimit_s,
               fmt::format("end the command and its children after N seconds ({}; 0: never)", kTimeLimit_s));
 }

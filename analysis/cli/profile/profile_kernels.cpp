@@ -200,10 +200,9 @@ void ProfileKernelOptions::add_to(CLI::App& command) {
                         "and range as of --launches",
                         kMostLaunches))
       ->excludes("--launches");
-  command.add_flag(
-      "--cta-progress", cta_progress,
-      "instead of counters: how far the clocks of SMs lie apart, how evenly SMs get on, and in a build with "
-      "-D TILESCOPE_STEP_CLOCK=ON how unevenly they share themselves between CTAs");
+  command.add_flag("--cta-progress", cta_progress,
+                   "instead of counters, how evenly CTAs advance: how far the clocks of SMs lie apart; in a "
+                   "build with -D TILESCOPE_STEP_CLOCK=ON also how an SM divides its time between CTAs");
   command.add_flag("--paces", cta_progress)->group("");  // its former name
   command.add_flag("--closed-form", closed_form_only, "no simulation beside what is measured")
       ->group("Machine");

@@ -3,15 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "analysis/cli/profile/profile.hpp"
+#include "analysis/cli/profile/profile_records.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/records/record_kinds.hpp"
 #include "analysis/records/run_record.hpp"
 #include "analysis/report/figures/charts.hpp"
 #include "common/number_format.hpp"
-#include "profiler/records/json_fields.hpp"
+#include "profiler/records/field_schema.hpp"
 #include "profiler/timing/timeline.hpp"
 
 namespace tilescope::cli {
@@ -94,30 +94,65 @@ constexpr Column kColumns[] = {
     {"sm_active_share", &TimelineSample::sm_active_share, 1e4},
 };
 
+/// The samples by columns.
+struct Columns {
+  using Samples = std::vector<TimelineSample>;
+  static Json schema() {
+    FieldSchema fields;
+    for (const Column& column : kColumns) fields.items(column.key, Number{}, Samples{});
+    return fields.object();
+  }
+  Json write(const Samples& samples) const {
+    Json columns;
+    for (const Column& column : kColumns) {
+      Json& values = columns[column.key] = Json::array();
+      for (const TimelineSample& sample : samples) {
+        values.push_back(std::round(sample.*column.member * column.scale) / column.scale);
+      }
+    }
+    return columns;
+  }
+  Samples read(const JsonField& field) const {
+    Samples samples(field.at("start_s").items().size());
+    for (const Column& column : kColumns) {
+      const std::vector<JsonField> values = field.at(column.key).items();
+      if (values.size() != samples.size()) field.at(column.key).refuse("must be as many as the samples");
+      for (std::size_t i = 0; i < values.size(); ++i) samples[i].*column.member = values[i].finite();
+    }
+    return samples;
+  }
+};
+
+}  // namespace
+
+struct TimelineFile {
+  std::vector<std::string> argv;
+  std::string when;
+  DeviceName device;
+  double interval_s = 0;
+  bool overflowed = false;
+  std::vector<TimelineSample> samples;
+};
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, TimelineFile>& file) {
+  fields.items("argv", tilescope::Text{}, file.argv);
+  fields.required("when", tilescope::Text{}, file.when);
+  fields.required("machine", Part<DeviceName>{}, file.device);
+  fields.required("interval_s", Positive{}, file.interval_s);
+  fields.required("overflowed", Flag{}, file.overflowed);
+  fields.required("samples", Columns{}, file.samples);
+}
+
+namespace {
+
 Timeline read_record(const std::string& path) {
   const std::string text = read_text_file(path);
-  try {
-    const Json json = parse_json(path, text);
-    require_kind(path, json, {kSchema});
-    Timeline timeline;
-    timeline.device = json.at("machine").at("name").get<std::string>();
-    timeline.chip = json.at("machine").at("chip").get<std::string>();
-    timeline.interval_s = json.at("interval_s").get<double>();
-    timeline.overflowed = json.at("overflowed").get<bool>();
-    const auto& columns = json.at("samples");
-    timeline.samples.resize(columns.at("start_s").size());
-    for (const Column& column : kColumns) {
-      const auto values = columns.at(column.key).get<std::vector<double>>();
-      if (values.size() != timeline.samples.size()) {
-        throw BadInput(path + ": " + column.key, std::to_string(values.size()) + " values",
-                       "must be as many as the samples");
-      }
-      for (std::size_t i = 0; i < values.size(); ++i) timeline.samples[i].*column.member = values[i];
-    }
-    return timeline;
-  } catch (const nlohmann::json::exception& error) {
-    throw BadInput(path + " is no record of a timeline: " + error.what());
-  }
+  const Json json = parse_json(path, text);
+  require_kind(path, json, {kSchema});
+  const auto file = Part<TimelineFile>{}.read(JsonField(path, json));
+  return {file.device.name, file.device.chip, file.device.driver,
+          file.interval_s,  file.samples,     file.overflowed};
 }
 
 /// Says what was seen and, if there is something to see, plots it.
@@ -141,24 +176,9 @@ void present(const Timeline& timeline, const std::string& path, const CommandCon
   context.print(path + ": DRAM, tensor pipes and SMs against time\n");
 }
 
-nlohmann::ordered_json record_of(const Timeline& timeline, const CommandContext& context) {
-  nlohmann::ordered_json samples;
-  for (const Column& column : kColumns) {
-    auto& values = samples[column.key] = nlohmann::ordered_json::array();
-    for (const TimelineSample& sample : timeline.samples) {
-      values.push_back(std::round(sample.*column.member * column.scale) / column.scale);
-    }
-  }
-  return {{"schema", kSchema},
-          {"argv", context.argv},
-          {"when", utc_now()},
-          {"machine", {{"name", timeline.device}, {"chip", timeline.chip}, {"driver", timeline.driver}}},
-          {"interval_s", timeline.interval_s},
-          {"overflowed", timeline.overflowed},
-          {"samples", std::move(samples)}};
-}
-
 }  // namespace
+
+Json timeline_schema() { return record_schema<TimelineFile>(kSchema); }
 
 void profile_timeline(const TimelineOptions& options, const std::function<void()>& work,
                       const CommandContext& context) {
@@ -169,7 +189,10 @@ void profile_timeline(const TimelineOptions& options, const std::function<void()
   }
   require_writable_file("--timeline", options.plot);
   const Timeline timeline = sample_timeline(1e-6 * options.interval_us, work);
-  context.write_json(record_of(timeline, context).dump() + "\n");
+  const TimelineFile file{
+      context.argv,        utc_now(),           {timeline.device, timeline.chip, timeline.driver},
+      timeline.interval_s, timeline.overflowed, timeline.samples};
+  context.write_json(record_json(kSchema, file).dump() + "\n");
   present(timeline, options.plot, context);
 }
 

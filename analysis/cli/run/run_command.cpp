@@ -220,8 +220,9 @@ void add_run_command(CLI::App& app, CommandContext& context) {
                    "the values are stored (B, Hkv, D, Nk), as products in fp8 want them");
   add_value(command, "--inputs", options->kind, "normal|outlier|equal-rows|huge-scale",
             "kind of random inputs, where no files are given");
-  command.add_flag("--save-inputs", options->save_inputs,
-                   "write the random inputs too: q.npy, k.npy, v.npy and dout.npy, where there are none");
+  command.add_flag(
+      "--save-inputs", options->save_inputs,
+      "also write the random inputs: q.npy, k.npy, v.npy and dout.npy, into a folder without such files");
   add_value(command, "--out", options->out, "DIR", "folder for o.npy, lse.npy, dq.npy, dk.npy and dv.npy");
   options->kernel.add_to(command);
   options->problem.add_to(command);

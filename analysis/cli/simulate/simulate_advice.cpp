@@ -73,8 +73,8 @@ Output advice_table(const std::string& kernel, const Advice& advice, Direction d
   std::string ranked = "time bound: how this kernel's warps work is not known";
   if (advice.predicted) {
     const PredictedTime time = direction_total(advice.own, direction).value().predicted.value();
-    ranked = fmt::format("predicted time, nine of ten within {:.2f} ... {:.2f} of it",
-                         time.interval[0] / time.seconds, time.interval[1] / time.seconds);
+    ranked = fmt::format("predicted time (90 % within {:.2f}x ... {:.2f}x)", time.interval[0] / time.seconds,
+                         time.interval[1] / time.seconds);
   }
   return Output(table) +
          Output(fmt::format("  {} of {} choices replayed, ranked by {}\n  best: {}\n", advice.replayed,

@@ -30,8 +30,8 @@ void add_subject_options(SimulateArguments& arguments, CLI::App& command) {
   arguments.kernel.add_to(command, true);
   arguments.sweep.add_to(command);
   add_value(command, "--record", arguments.record, "FILE",
-            "instead of a problem: the runs of a measured record, simulated in their own memory; "
-            "--json gets the simulation alone, which names that record");
+            "simulate the runs of a measured record, with the memory that they had, in place of a problem; "
+            "--json writes the simulation alone, which names that record");
   add_value(command, "--program", arguments.program, "FILE", "a tile program as a text, examples/programs")
       ->excludes("--record");
 }

@@ -96,11 +96,11 @@ std::string grid_warning(const SimulateJob& job) {
   }
   const Roofline share = roofline(of_sms, ceilings);
   std::string warning = fmt::format(
-      "{} {} has {} for the {} SMs of {}: the time bound takes the rates of all SMs", job.kernel->name,
+      "{} {} has {} for the {} SMs of {}: the time bound assumes the rates of all SMs", job.kernel->name,
       to_string(smallest->name), counted(smallest->num_ctas(), "CTA"), sms, job.machine->name);
   const bool longer = share.least_seconds && share.least_seconds > all.least_seconds;
   if (find(ceilings, CeilingKind::sm_l2) != nullptr && longer) {
-    warning += fmt::format("; with the share of as many SMs the pass takes {} or more, by {}",
+    warning += fmt::format("; by the rates of so many SMs the pass takes at least {} ({})",
                            format_seconds(*share.least_seconds), share.limit);
   }
   return warning;
@@ -139,7 +139,7 @@ std::string basis_text(const RunEntry& run, const Machine& machine, std::optiona
                         format_capacity(machine.l2_effective_bytes.value), machine.l2_effective_bytes.kind);
   } else {
     model = "an L2 in two partitions, calibrated by counters";
-    model += machine.knows_progress_on(run.math_unit) ? "; CTAs drift apart at the rates of what multiplies"
+    model += machine.knows_progress_on(run.math_unit) ? "; CTAs drift apart at the rates of the machine file"
                                                       : "; CTAs are assumed to advance together";
   }
   return orders + model;

@@ -269,11 +269,10 @@ std::string predicted_line(const std::vector<RunEntry>& runs, Direction directio
     }
     const auto& [seconds, interval, clock] = *total->predicted;
     known += fmt::format("{}{} {}", known.empty() ? "" : ", ", label, format_seconds(seconds));
-    within = fmt::format("{:.2f} ... {:.2f}", interval[0] / seconds, interval[1] / seconds);
+    within = fmt::format("{:.2f}x ... {:.2f}x", interval[0] / seconds, interval[1] / seconds);
   }
   if (known.empty()) return "";
-  return "  " +
-         wrapped(fmt::format("predicted, nine of ten within {} of it: {}{}", within, known, unknown), "    ");
+  return "  " + wrapped(fmt::format("predicted time: {} (90 % within {}){}", known, within, unknown), "    ");
 }
 
 }  // namespace

@@ -99,7 +99,9 @@ std::chrono::duration<double> time_to_clear(std::int64_t bytes) {
 void RowsBefore::add_to(CLI::App& command) {
   command.add_flag(
       "--no-verify", left_out_,
-      fmt::format("measure at once; otherwise {} rows of each output are judged first, of every run", kRows));
+      fmt::format(
+          "skip the check before measuring: {} rows of each output of every run against exact attention",
+          kRows));
 }
 
 bool RowsBefore::judge(const std::vector<RowsJob>& jobs, const CommandContext& context) {

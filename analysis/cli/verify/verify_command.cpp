@@ -321,7 +321,8 @@ void add_verify_command(CLI::App& app, CommandContext& context) {
   add_value(command, "--repeat", options->repeat, "N",
             "run each problem so many times and compare the bits (default problems: a few)");
   add_value(command, "--rows", options->rows, "N",
-            "judge so many query rows and key rows of one problem, chosen at random: at any length");
+            "judge only so many query and key rows of one problem, drawn at random, so that any length is "
+            "possible");
   command.add_flag("--gradients", options->gradients,
                    "gradients against central differences of the kernel's own forward pass (fp32)");
   add_value(command, "--inputs", options->inputs, "normal|outlier|equal-rows|huge-scale",

@@ -11,9 +11,9 @@
 
 #include "analysis/model/machine/machine.hpp"
 #include "analysis/model/machine/machine_defaults.hpp"
-#include "analysis/records/field_schema.hpp"
 #include "analysis/records/record_parts.hpp"
 #include "profiler/records/field_list.hpp"
+#include "profiler/records/field_schema.hpp"
 
 namespace tilescope {
 
@@ -71,13 +71,9 @@ struct FactOf {
   double least = 0, most = 1e300;
 
   Json schema() const {
-    Json value = schema_of(codec);
-    if constexpr (std::is_arithmetic_v<T>) value = {{"type", {"number", "string"}}};
-    return {{"type", "object"},
-            {"properties",
-             {{"value", value}, {"kind", {{"enum", fact_kinds()}}}, {"source", {{"type", "string"}}}}},
-            {"required", {"value", "kind", "source"}},
-            {"additionalProperties", false}};
+    if constexpr (std::is_arithmetic_v<T>)
+      return defined("fact", schema_with({{"type", {"number", "string"}}}));
+    return schema_with(schema_of(codec));
   }
   Json write(const Fact<T>& fact) const {
     return {{"value", codec.write(fact.value)}, {"kind", fact.kind}, {"source", fact.source}};
@@ -98,6 +94,13 @@ struct FactOf {
   }
 
  private:
+  static Json schema_with(const Json& value) {
+    return {{"type", "object"},
+            {"properties",
+             {{"value", value}, {"kind", {{"enum", fact_kinds()}}}, {"source", {{"type", "string"}}}}},
+            {"required", {"value", "kind", "source"}},
+            {"additionalProperties", false}};
+  }
   /// A number of bytes or FLOP may have its unit.
   T read_value(const JsonField& value) const {
     if constexpr (std::is_arithmetic_v<T>) {

@@ -50,7 +50,7 @@ TEST_CASE("whoever is given another kind of record says what it is, what takes i
   CHECK(unknown.find("this is") == std::string::npos);
   check_told(refusal_of(file_of_repository("analysis/model/machine/h200.json")),
              {"this is a machine, which `--machine` takes"});
-  check_told(refusal_of("{}"), {"x.json is not a record of TileScope's, whose field \"schema\" it lacks"});
+  check_told(refusal_of("{}"), {"x.json is not a TileScope record: its field \"schema\" is missing"});
   check_told(refusal_of("[]"), {"must be an object"});
 }
 

@@ -227,7 +227,7 @@ std::optional<Figure> bytes_picture(const std::vector<RunSummary>& runs) {
   const RunSummary& first = *shown.front();
   Figure figure{"bytes-flow", "What moves between SMs, L2 and DRAM"};
   figure.caption = fmt::format(
-      "{} on {}, {}. Arrows are as wide as bytes are many; their dark core is what must move, every input "
+      "{} on {}, {}. Arrows are as wide as bytes are many; the line within is what must move, every input "
       "read once and every output written once: {}. Red is {:g}x and more, when half of the bytes are the "
       "schedule's doing and not the problem's; green is up to {:g}x.",
       problem_text(first), machine_text(first), provenance(first), must_of_directions(shown), kBadMultiple,

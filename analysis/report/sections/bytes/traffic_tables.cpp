@@ -62,7 +62,7 @@ std::optional<Section> summary_section(const std::vector<RunSummary>& runs) {
   };
   const bool simulated = any(&RunSummary::simulated_dram), measured = any(&RunSummary::measured_sm_l2),
              timed = any(&RunSummary::median_seconds);
-  Table table{"Bytes read plus bytes written, by boundary, and how often that is what must move.",
+  Table table{"Bytes read plus bytes written, by boundary, and as a multiple of what must move.",
               {{"pass"}, {"kernel"}, {"tile"}, {"must move", true}, {"SM<->L2", true}, {"x must", true}},
               {}};
   if (measured) table.columns.insert(table.columns.end(), {{"SM<->L2 measured", true}, {"off by", true}});

@@ -16,7 +16,7 @@
 namespace tilescope {
 namespace {
 
-/// A number of a run that both sides have and that is another one now.
+/// A number that changed, of a run that both sides have.
 struct Change {
   const RunEntry* run = nullptr;
   MetricChange metric;
@@ -74,7 +74,7 @@ std::string percent_text(double share) {
 
 Table change_table(const Comparison& comparison) {
   Table table{
-      "Of every run that both have, each number that is another one now. Green: less. Red: more. "
+      "Every number that changed, of the runs in both records. Green: less. Red: more. "
       "Without colour: no more than counters and clocks differ by from run to run.",
       {{"where"}, {"metric"}, {"baseline", true}, {"now", true}, {"change", true}},
       {},
@@ -165,8 +165,10 @@ std::optional<Finding> changes_verdict(const std::vector<RunRecord>& base,
   const RecordDiff& diff = comparison.diff;
   finding.sentence = fmt::format("Runs in both: {}; only in the baseline: {}; only here: {}.",
                                  diff.common.size(), diff.only_base.size(), diff.only_now.size());
-  if (less > 0) finding.sentence += fmt::format(" Most less: {}.", change_text(comparison.changes.back()));
-  if (more > 0) finding.sentence += fmt::format(" Most more: {}.", change_text(comparison.changes.front()));
+  if (less > 0)
+    finding.sentence += fmt::format(" The largest decrease: {}.", change_text(comparison.changes.back()));
+  if (more > 0)
+    finding.sentence += fmt::format(" The largest increase: {}.", change_text(comparison.changes.front()));
   return finding;
 }
 

@@ -148,7 +148,7 @@ std::optional<Figure> foreign_picture(const std::vector<KernelRecord>& records,
       fmt::format("Bytes of a launch, by counters. Arrows are as wide as bytes are many{}.",
                   explained.empty()
                       ? ""
-                      : fmt::format("; their dark core is what must move, every input read once and every "
+                      : fmt::format("; the line within is what must move, every input read once and every "
                                     "output written once. Red is {:g}x and more, when half of the bytes are "
                                     "the schedule's doing and not the problem's; green is up to {:g}x",
                                     kBadMultiple, kGoodMultiple));

@@ -22,9 +22,27 @@ struct IsPart<Part<T>> : std::true_type {
   using Of = T;
 };
 
+/// What many fields are: it stands once, among the definitions of the whole (gather_definitions).
+inline Json defined(const std::string& name, Json schema) {
+  return {{"$ref", "#/$defs/" + name}, {"definition", std::move(schema)}};
+}
+
+/// Moves the definitions below `schema` into `all`, by name.
+inline void gather_definitions(Json& schema, Json& all) {
+  if (schema.is_object() && schema.contains("$ref") && schema.contains("definition")) {
+    Json definition = std::move(schema["definition"]);
+    schema.erase("definition");
+    gather_definitions(definition, all);
+    all[schema["$ref"].get<std::string>().substr(std::string_view("#/$defs/").size())] =
+        std::move(definition);
+  }
+  if (!schema.is_structured()) return;
+  for (Json& part : schema) gather_definitions(part, all);
+}
+
 /// The strings of json_number stand for the numbers that JSON lacks.
 inline Json number_schema() {
-  return {{"anyOf", {{{"type", "number"}}, {{"enum", {"nan", "inf", "-inf"}}}}}};
+  return defined("number", {{"anyOf", {{{"type", "number"}}, {{"enum", {"nan", "inf", "-inf"}}}}}});
 }
 
 /// Of so many items that are alike.
@@ -42,9 +60,16 @@ Json schema_of(const Codec& codec) {
   } else if constexpr (std::is_same_v<Codec, Flag>) {
     return {{"type", "boolean"}};
   } else if constexpr (std::is_same_v<Codec, Integer>) {
-    return {{"type", "integer"}, {"minimum", codec.least}, {"maximum", codec.most}};
+    const Json json{{"type", "integer"}, {"minimum", codec.least}, {"maximum", codec.most}};
+    if (codec.most != kMostCount) return json;
+    return codec.least == 0   ? defined("count", json)
+           : codec.least == 1 ? defined("positive", json)
+                              : defined("integer", json);
   } else if constexpr (std::is_same_v<Codec, Within>) {
-    return {{"type", "number"}, {"minimum", codec.least}, {"maximum", codec.most}};
+    Json json{{"type", "number"}};
+    if (codec.least > Within{}.least) json["minimum"] = codec.least;
+    if (codec.most < Within{}.most) json["maximum"] = codec.most;
+    return json;
   } else if constexpr (std::is_same_v<Codec, Positive>) {
     return {{"type", "number"}, {"exclusiveMinimum", 0}};
   } else if constexpr (std::is_same_v<Codec, Number> || std::is_same_v<Codec, Distance>) {
@@ -122,6 +147,9 @@ inline Json record_schema_of(FieldSchema fields, std::string_view name) {
   }
   Json json{{"$schema", "https://json-schema.org/draft/2020-12/schema"}};
   json.update(fields.object());
+  Json definitions = Json::object();
+  gather_definitions(json, definitions);
+  if (!definitions.empty()) json["$defs"] = std::move(definitions);
   return json;
 }
 
