@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 
+#include "cpu_ref/primitives/bf16_matmul.hpp"
 #include "cpu_ref/primitives/tile_math.hpp"
 
 namespace tilescope {
@@ -65,6 +66,11 @@ inline void tile_matmul(const LeftOperand& a, const TileView& b, Tile& c, int ro
 /// out = factor * transpose of the first `rows` rows.
 inline void transpose_tile(const TileView& in, int rows, int cols, float factor, Tile& out) {
   transpose_tile(in.data, in.stride, rows, cols, factor, out.data(), out.stride());
+}
+
+/// words = pairs of rows of a tile.
+inline void pair_rounded_rows(const Tile& tile, int rows, int cols, Tile& words) {
+  pair_rounded_rows(tile.data(), tile.stride(), rows, cols, words.data(), words.stride());
 }
 
 }  // namespace tilescope
