@@ -91,7 +91,9 @@ class Flash2Forward {
       dropout_factors(place, dropout_, factors_);
       multiply_values(probs_.data(), factors_.data(), place.keys * probs_.stride());
     }
-    round_to(dtype_, probs_.data(), place.keys * probs_.stride());
+    if (!pairs || state) {
+      round_to(dtype_, probs_.data(), place.keys * probs_.stride());
+    }
     if (pairs) pair_rounded_rows(probs_, place.keys, place.queries, prob_pairs_);
     const Tile& probs = pairs ? prob_pairs_ : probs_;
     const TileParts products = pairs ? cta.parts(at, 2) : parts;

@@ -173,7 +173,7 @@ TileView Cta::load_column_pairs(TensorName name, const TileCoord& at, Tile& buff
 
 TileView Cta::load_row_pairs(const TileCoord& at, Tile& buffer) {
   const Region from = access(TensorName::v, AccessKind::load, at);
-  const auto row = [&from](int r) {
+  const auto row = [&](int r) {
     const bool held = r >= from.first && r < from.end();
     return held ? reinterpret_cast<const std::uint16_t*>(from.row(r)) : nullptr;
   };

@@ -23,13 +23,14 @@ struct TileView {
   LeftOperand transposed() const { return {data, 1, stride}; }
 };
 
-/// An owning fp32 tile, row-major, rows padded for vectors, 64-byte aligned.
+/// An owning fp32 tile, row-major, rows padded for vectors, 64-byte aligned. A row has an odd number of cache
+/// lines: at a power of two, those of a column would share few sets of a cache.
 class Tile {
  public:
   Tile() = default;
   Tile(int rows, int cols)
       : rows_(rows),
-        stride_(padded(cols)),
+        stride_(padded(cols) | kTileAlign),
         data_(static_cast<float*>(::operator new(size() * sizeof(float), kAlignment))) {
     zero();
   }
