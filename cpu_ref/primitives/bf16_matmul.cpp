@@ -1,21 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu_ref/primitives/bf16_matmul.hpp"
 
-#include <hwy/targets.h>
-#include <immintrin.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <stdexcept>
+
+#ifdef __x86_64__
+#include <hwy/targets.h>
+#include <immintrin.h>
+// Highway of Debian 12 has several older instructions in place of these.
+#define TILESCOPE_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
+#else
+#define TILESCOPE_BF16
+#endif
 
 namespace tilescope {
-namespace {
 
-// Highway of Debian 12 knows these instructions only as several older ones.
-#define TILESCOPE_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
+#ifdef __x86_64__
+namespace {
 
 constexpr int kLanes = 16;
 constexpr int kBlockRows = 8;  // of accumulators, as tile_math.cpp's for AVX-512
+
+/// sums += the two products of each word. No intrinsic: clang 16 crashes at it.
+TILESCOPE_BF16 inline __m512 add_products(__m512 sums, __m512 a, __m512 b) {
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sums) : "v"(a), "v"(b));
+  return sums;
+}
 
 /// c (kRows, kVectors vectors) = or += a * b, with all of c in registers.
 template <int kRows, int kVectors>
@@ -29,11 +41,11 @@ TILESCOPE_BF16 void block_matmul(const LeftOperand& a, const float* b, std::ptrd
   }
   const float* left = a.data;
   for (int k = 0; k < words; ++k) {
-    __m512bh row[kVectors];
-    for (int v = 0; v < kVectors; ++v) row[v] = (__m512bh)_mm512_loadu_ps(b + v * kLanes);
+    __m512 row[kVectors];
+    for (int v = 0; v < kVectors; ++v) row[v] = _mm512_loadu_ps(b + v * kLanes);
     for (int r = 0; r < kRows; ++r) {
-      const __m512bh broadcast = (__m512bh)_mm512_set1_ps(left[r * a.row_stride]);
-      for (int v = 0; v < kVectors; ++v) sums[r][v] = _mm512_dpbf16_ps(sums[r][v], broadcast, row[v]);
+      const __m512 broadcast = _mm512_set1_ps(left[r * a.row_stride]);
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = add_products(sums[r][v], broadcast, row[v]);
     }
     left += a.depth_stride;
     b += b_stride;
@@ -64,12 +76,6 @@ void panel_matmul(const LeftOperand& a, const float* b, std::ptrdiff_t b_stride,
   }
 }
 
-/// The nearest bf16 number, ties to even, in the upper half of a word.
-TILESCOPE_BF16 inline std::uint32_t rounded(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  return bits + (bits >> 16 & 1) + 0x7FFF;
-}
-
 }  // namespace
 
 bool multiplies_bf16_pairs() {
@@ -84,6 +90,20 @@ void bf16_tile_matmul(const LeftOperand& a, const float* b, std::ptrdiff_t b_str
     panel_matmul<2>(a, b + col, b_stride, c + col, c_stride, rows, words, add);
   }
   if (col < cols) panel_matmul<1>(a, b + col, b_stride, c + col, c_stride, rows, words, add);
+}
+
+#else
+bool multiplies_bf16_pairs() { return false; }
+void bf16_tile_matmul(const LeftOperand&, const float*, std::ptrdiff_t, float*, std::ptrdiff_t, int, int, int,
+                      Accumulate) {
+  throw std::logic_error("this processor has no products of bf16 pairs");
+}
+#endif
+
+/// The nearest bf16 number, ties to even, in the upper half of a word.
+TILESCOPE_BF16 static inline std::uint32_t rounded(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return bits + (bits >> 16 & 1) + 0x7FFF;
 }
 
 TILESCOPE_BF16 void pair_rounded_rows(const float* values, std::ptrdiff_t stride, int rows, int cols,
