@@ -11,8 +11,8 @@ MOST_OVER_KERNEL = 1.05
 
 
 def kernel_and_call(monkeypatch, call):
-    """Seconds of the kernel, timed inside on an output that it has written before, and of the call with all that is round
-    it, timed outside: medians of turns, of so many that their ratio is believed to be more than it may."""
+    """Seconds of the kernel, timed inside on an output that it has written before, and of the call with all that is
+    round it, timed outside: medians of turns, of up to 60 while the call's is beyond what it may be."""
     forward, given = _native.attention_forward, []
 
     def noticed(*arguments):
