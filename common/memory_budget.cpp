@@ -40,6 +40,7 @@ std::optional<std::int64_t> available_memory_bytes() {
 }
 
 void require_memory(std::int64_t bytes, const std::string& purpose, const std::string& remedy) {
+  if (bytes <= kNeverScarceBytes) return;
   const std::optional<std::int64_t> available = available_memory_bytes();
   if (!available || bytes <= *available) return;
   throw MachineLacks(fmt::format("{} needs {:.3g} GB of memory and {:.3g} GB are available; {}", purpose,

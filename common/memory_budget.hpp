@@ -12,6 +12,9 @@ namespace tilescope {
 /// than the limit of this process's control group. Nothing where the system does not say. [bytes]
 std::optional<std::int64_t> available_memory_bytes();
 
+/// So little is not asked for: asking takes up to tens of milliseconds, in sandboxes that count pages for it.
+inline constexpr std::int64_t kNeverScarceBytes = 64 << 20;
+
 /// @param remedy what would need less
 /// @throws MachineLacks naming both figures if `bytes` are more than there are
 void require_memory(

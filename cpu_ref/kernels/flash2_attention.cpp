@@ -25,7 +25,7 @@ class Flash2Forward {
       : head_dim_(static_cast<int>(program.problem.head_dim)),
         value_dim_(static_cast<int>(program.problem.value_dim())),
         dtype_(program.problem.dtype),
-        sums_(program),
+        sums_(program, program.problem.dtype == ElementType::bf16 && multiplies_bf16_pairs()),
         two_level_(program.fp8_sums == Fp8Sums::two_level),
         by_block_(program.problem.descaled_by_key_blocks()),
         scale_(program.problem),
@@ -37,6 +37,8 @@ class Flash2Forward {
         k_(program.tile.block_n, head_dim_),
         v_(program.tile.block_n, value_dim_),
         probs_(program.tile.block_n, program.tile.block_m),
+        q_pairs_(sums_.of_pairs ? words_of(head_dim_) : 0, program.tile.block_m),
+        prob_pairs_(sums_.of_pairs ? words_of(program.tile.block_n) : 0, program.tile.block_m),
         factors_(dropout_.active() ? program.tile.block_n : 0, program.tile.block_m),
         out_(program.tile.block_m, value_dim_),
         part_(two_level_ ? program.tile.block_m : 0, value_dim_),
@@ -57,6 +59,7 @@ class Flash2Forward {
     if (!keys.empty()) {
       const TileView q = cta.load(TensorName::q, owned, q_);
       transpose_tile(q, cta.queries(owned), head_dim_, scale_.sign, q_transposed_);
+      if (sums_.of_pairs) pair_rounded_rows(q_transposed_, head_dim_, cta.queries(owned), q_pairs_);
       score_mods_.load(cta, owned);
     }
     for (int i = 0; i < keys.count(); ++i) {
@@ -69,12 +72,13 @@ class Flash2Forward {
  private:
   void step(Cta& cta, const TileCoord& at, bool full) {
     const ScoreTile place(cta, at);
-    const TileView k = cta.load(TensorName::k, at, k_);
-    const TileView v = cta.load(TensorName::v, at, v_);
+    const bool pairs = sums_.of_pairs;
+    const TileView k = pairs ? cta.load_column_pairs(TensorName::k, at, k_) : cta.load(TensorName::k, at, k_);
+    const TileView v = pairs ? cta.load_row_pairs(at, v_) : cta.load(TensorName::v, at, v_);
     TileState* state = cta.observe(at);
     const TileParts parts = cta.parts(at);
 
-    multiply_scores(parts, k, q_transposed_.view(), probs_, head_dim_, sums_);
+    multiply_scores(parts, k, (pairs ? q_pairs_ : q_transposed_).view(), probs_, head_dim_, sums_);
     if (state) state->scores = visible_sum(place, probs_);
     if (by_block_) scale_values(probs_.data(), cta.descale(TensorName::k, at), place.keys * probs_.stride());
     score_mods_.apply(place, unit_, probs_);
@@ -87,7 +91,12 @@ class Flash2Forward {
       dropout_factors(place, dropout_, factors_);
       multiply_values(probs_.data(), factors_.data(), place.keys * probs_.stride());
     }
-    round_to(dtype_, probs_.data(), place.keys * probs_.stride());
+    if (!pairs || state) {
+      round_to(dtype_, probs_.data(), place.keys * probs_.stride());
+    }
+    if (pairs) pair_rounded_rows(probs_, place.keys, place.queries, prob_pairs_);
+    const Tile& probs = pairs ? prob_pairs_ : probs_;
+    const TileParts products = pairs ? cta.parts(at, 2) : parts;
     const float unit_ratio = by_block_ ? take_unit(cta.descale(TensorName::v, at)) : 1.0f;
     for (int i = 0; i < place.queries; ++i) {
       const float alpha = rescale_.data()[i] * unit_ratio;
@@ -98,7 +107,7 @@ class Flash2Forward {
       add_to_owned(parts, probs_, v, part_, value_dim_, sums_);
       for (int i = 0; i < place.queries; ++i) add_values(out_.row(i), part_.row(i), value_dim_);
     } else {
-      add_to_owned(parts, probs_, v, out_, value_dim_, sums_);
+      add_to_owned(products, probs, v, out_, value_dim_, sums_);
     }
 
     if (state) {
@@ -145,7 +154,8 @@ class Flash2Forward {
   TileScoreMods score_mods_;
   RowStates row_states_;
   DropoutMask dropout_;
-  Tile q_, q_transposed_, k_, v_, probs_, factors_, out_, part_, row_max_, row_sum_, rescale_;
+  Tile q_, q_transposed_, k_, v_, probs_, q_pairs_, prob_pairs_, factors_, out_, part_, row_max_, row_sum_,
+      rescale_;
 };
 
 /// Pass combine: the results of the splits of the keys, each weighted by exp(LSE), as they come. A split in

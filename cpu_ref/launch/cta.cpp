@@ -2,9 +2,11 @@
 #include "cpu_ref/launch/cta.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 #include "cpu_ref/numeric/numeric.hpp"
+#include "cpu_ref/primitives/bf16_matmul.hpp"
 
 namespace tilescope {
 namespace {
@@ -79,17 +81,17 @@ Interval Cta::slices(const TileCoord& at) const {
   return {std::max(first, seen.begin_tile()), std::min(first + count, seen.end_tile())};
 }
 
-TileParts Cta::parts(const TileCoord& at) const {
+TileParts Cta::parts(const TileCoord& at, int height_multiple) const {
   const bool q_axis = program_->axis == Axis::q;
   const int rows = q_axis ? keys(at) : queries(at), cols = q_axis ? queries(at) : keys(at);
+  const TileShape tile = program_->tile, part = part_of(tile, program_->diagonal_slices);
+  const int height = q_axis ? part.block_n : part.block_m;  // of a slice
   TileParts parts;
-  if (program_->diagonal_slices == 1) {
+  if (program_->diagonal_slices == 1 || height % height_multiple != 0) {
     parts.add({0, rows, 0, cols});
     return parts;
   }
   const VisibleBand band = problem().band(work_.batch);
-  const TileShape tile = program_->tile, part = part_of(tile, program_->diagonal_slices);
-  const int height = q_axis ? part.block_n : part.block_m;  // of a slice
   const int first_row = q_axis ? at.n_block * tile.block_n : at.m_block * tile.block_m;
   const int first_col = q_axis ? at.m_block * tile.block_m : at.n_block * tile.block_n;
   const Interval slices = this->slices(at);
@@ -138,7 +140,7 @@ Cta::Region Cta::access(TensorName name, AccessKind kind, const TileCoord& at) {
               end - first,
               cols,
               tensor.dtype(),
-              {tensors_, name, work_.batch, head, first_row + first}};
+              {tensors_, name, work_.batch, head, first_row}};
     }
     return {
         static_cast<std::byte*>(tensor.row(entry, by_m ? first_query_head(at) : head, first_row + first)) +
@@ -165,13 +167,34 @@ Cta::Region Cta::access(TensorName name, AccessKind kind, const TileCoord& at) {
 
 TileView Cta::load(TensorName name, const TileCoord& at, Tile& buffer) {
   const Region from = access(name, AccessKind::load, at);
-  const int end = from.first + from.rows;
-  const int padding = ends_at_padding(name) ? keys(at) - end : 0;
+  const int padding = this->padding(name, at, from);
   if (from.data && from.dtype == ElementType::fp32 && from.cols % kTileAlign == 0 && padding == 0) {
-    return {reinterpret_cast<const float*>(from.data - from.first * from.row_bytes), from.row_bytes / 4};
+    return {reinterpret_cast<const float*>(from.row(0)), from.row_bytes / 4};
   }
   widen_rows(from, buffer.row(from.first), buffer.stride());
-  for (int r = end; r < end + padding; ++r) std::fill_n(buffer.row(r), from.cols, 0.0f);
+  for (int r = from.end(); r < from.end() + padding; ++r) std::fill_n(buffer.row(r), from.cols, 0.0f);
+  return buffer.view();
+}
+
+TileView Cta::load_column_pairs(TensorName name, const TileCoord& at, Tile& buffer) {
+  const Region from = access(name, AccessKind::load, at);
+  const int padding = this->padding(name, at, from);
+  const bool words = from.data && from.cols % 2 == 0 && from.row_bytes % 4 == 0 &&
+                     reinterpret_cast<std::uintptr_t>(from.data) % 4 == 0;
+  if (words && padding == 0) return {reinterpret_cast<const float*>(from.row(0)), from.row_bytes / 4};
+  const auto row_bytes = static_cast<std::size_t>(from.cols) * 2;
+  for (int r = from.first; r < from.end(); ++r) std::memcpy(buffer.row(r), from.row(r), row_bytes);
+  for (int r = from.end(); r < from.end() + padding; ++r) std::memset(buffer.row(r), 0, row_bytes);
+  return buffer.view();
+}
+
+TileView Cta::load_row_pairs(const TileCoord& at, Tile& buffer) {
+  const Region from = access(TensorName::v, AccessKind::load, at);
+  const auto row = [&](int r) {
+    const bool held = r >= from.first && r < from.end();
+    return held ? reinterpret_cast<const std::uint16_t*>(from.row(r)) : nullptr;
+  };
+  for (int r = 0; r < keys(at); r += 2) pair_rows(row(r), row(r + 1), from.cols, buffer.row(r / 2));
   return buffer.view();
 }
 
@@ -211,7 +234,7 @@ void Cta::apply_score_descales(const TileCoord& at, Tile& products) const {
 
 void Cta::widen_rows(const Region& from, float* data, std::ptrdiff_t stride) {
   for (int r = 0; r < from.rows; ++r) {
-    widen(from.dtype, from.row(r), data + r * stride, from.cols);
+    widen(from.dtype, from.row(from.first + r), data + r * stride, from.cols);
   }
 }
 

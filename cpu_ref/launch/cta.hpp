@@ -74,13 +74,18 @@ class Cta {
   /// Queries and keys of a tile, clipped to the matrix.
   int queries(const TileCoord& at) const;
   int keys(const TileCoord& at) const;
-  /// What is computed of a visited tile: all of it, or the parts that the mask leaves something of.
-  TileParts parts(const TileCoord& at) const;
+  /// What is computed of a visited tile: all of it, or the parts that the mask leaves something of, where
+  /// their heights are multiples of this.
+  TileParts parts(const TileCoord& at, int height_multiple = 1) const;
 
   /// A tile's rows widened to fp32, in `buffer`, or in the tensor itself where they can be used as they lie.
   /// Padding is zero, whatever the tensor holds there: a probability of 0 does not undo a NaN. Of a streamed
   /// tile, rows in slices that the mask hides whole are not touched, here as below.
   TileView load(TensorName name, const TileCoord& at, Tile& buffer);
+  /// The same of bf16 as words (bf16_matmul.hpp): of each two columns, in the tensor itself where words lie
+  /// there, or of each two rows of v, which are copied, with zeros for those that are not touched.
+  TileView load_column_pairs(TensorName name, const TileCoord& at, Tile& buffer);
+  TileView load_row_pairs(const TileCoord& at, Tile& buffer);
   /// The same, always copied, to rows at `data`.
   void load_into(TensorName name, const TileCoord& at, float* data, std::ptrdiff_t stride);
   /// That of the first row of a tile of q, k or v: of all of them where blocks are tiles.
@@ -118,7 +123,7 @@ class Cta {
   TileState* observe(const TileCoord& at);
 
  private:
-  /// Rows of K or V from a key on.
+  /// Rows of K or V, from the first key of a tile on.
   struct PagedRows {
     TensorSet* tensors;
     TensorName name;
@@ -134,7 +139,8 @@ class Cta {
     ElementType dtype;
     PagedRows pages = {};
 
-    std::byte* row(int index) const { return data ? data + index * row_bytes : pages.row(index); }
+    int end() const { return first + rows; }
+    const std::byte* row(int r) const { return data ? data + (r - first) * row_bytes : pages.row(r); }
   };
   /// Of query heads whose rows the CTA has.
   int query_heads() const;
@@ -149,6 +155,10 @@ class Cta {
   int kv_head(const TileCoord& at) const;
   /// Keys of a tile that are no padding.
   int unpadded_keys(const TileCoord& at) const;
+  /// Rows of zeros behind those of a region.
+  int padding(TensorName name, const TileCoord& at, const Region& from) const {
+    return ends_at_padding(name) ? keys(at) - from.end() : 0;
+  }
   static void widen_rows(const Region& from, float* data, std::ptrdiff_t stride);
   static void narrow_rows(const TileView& tile, const Region& to);
   static void add_rows(const TileView& tile, const Region& to);

@@ -32,6 +32,8 @@ void multiply(const ProductSums& how, const LeftOperand& a, const float* b, std:
               std::ptrdiff_t c_stride, int rows, int cols, int depth, Accumulate accumulate) {
   if (how.by_tensor_cores) {
     fp8_tile_matmul(how.dtype, a, b, b_stride, c, c_stride, rows, cols, depth, accumulate);
+  } else if (how.of_pairs) {
+    bf16_tile_matmul(a, b, b_stride, c, c_stride, rows, cols, words_of(depth), accumulate);
   } else {
     tile_matmul(a, b, b_stride, c, c_stride, rows, cols, depth, accumulate);
   }
@@ -52,9 +54,9 @@ void multiply_scores(const TileParts& parts, const TileView& streamed, const Til
 void add_to_owned(const TileParts& parts, const Tile& scores, const TileView& streamed, Tile& sums,
                   int head_dim, const ProductSums& how) {
   for (const TilePart& part : parts) {
-    multiply(how, scores.transposed().from(part.first_col, part.first_row), streamed.row(part.first_row),
-             streamed.stride, sums.row(part.first_col), sums.stride(), part.cols, head_dim, part.rows,
-             Accumulate::yes);
+    const int row = how.words(part.first_row);
+    multiply(how, scores.transposed().from(part.first_col, row), streamed.row(row), streamed.stride,
+             sums.row(part.first_col), sums.stride(), part.cols, head_dim, part.rows, Accumulate::yes);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "cpu_ref/launch/cta.hpp"
 #include "cpu_ref/numeric/dropout_factors.hpp"
+#include "cpu_ref/primitives/bf16_matmul.hpp"
 #include "cpu_ref/primitives/fp8_matmul.hpp"
 #include "cpu_ref/primitives/tile.hpp"
 
@@ -44,14 +45,20 @@ struct ScoreTile : ScoreRegion {
   }
 };
 
-/// How products are summed: in fp32, or, of an fp8 type, as Hopper's tensor cores do.
+/// How products are summed: in fp32, or, of an fp8 type, as Hopper's tensor cores do. What is multiplied may
+/// be words of bf16 numbers (bf16_matmul.hpp), two along the depth.
 struct ProductSums {
   ElementType dtype = ElementType::fp32;
   bool by_tensor_cores = false;
+  bool of_pairs = false;
 
   ProductSums() = default;
-  explicit ProductSums(const TileProgram& program)
-      : dtype(program.problem.dtype), by_tensor_cores(program.fp8_sums != Fp8Sums::fp32) {}
+  explicit ProductSums(const TileProgram& program, bool of_pairs = false)
+      : dtype(program.problem.dtype),
+        by_tensor_cores(program.fp8_sums != Fp8Sums::fp32),
+        of_pairs(of_pairs) {}
+  /// Rows of a tile for so many numbers of the depth.
+  int words(int depth) const { return of_pairs ? words_of(depth) : depth; }
 };
 
 /// The parts of a score tile: scores = streamed * owned^T.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 
+#include "cpu_ref/primitives/bf16_matmul.hpp"
 #include "cpu_ref/primitives/tile_math.hpp"
 
 namespace tilescope {
@@ -22,13 +23,14 @@ struct TileView {
   LeftOperand transposed() const { return {data, 1, stride}; }
 };
 
-/// An owning fp32 tile, row-major, rows padded for vectors, 64-byte aligned.
+/// An owning fp32 tile, row-major, rows padded for vectors, 64-byte aligned. A row has an odd number of cache
+/// lines: at a power of two, those of a column would share few sets of a cache.
 class Tile {
  public:
   Tile() = default;
   Tile(int rows, int cols)
       : rows_(rows),
-        stride_(padded(cols)),
+        stride_(padded(cols) | kTileAlign),
         data_(static_cast<float*>(::operator new(size() * sizeof(float), kAlignment))) {
     zero();
   }
@@ -65,6 +67,11 @@ inline void tile_matmul(const LeftOperand& a, const TileView& b, Tile& c, int ro
 /// out = factor * transpose of the first `rows` rows.
 inline void transpose_tile(const TileView& in, int rows, int cols, float factor, Tile& out) {
   transpose_tile(in.data, in.stride, rows, cols, factor, out.data(), out.stride());
+}
+
+/// words = pairs of rows of a tile.
+inline void pair_rounded_rows(const Tile& tile, int rows, int cols, Tile& words) {
+  pair_rounded_rows(tile.data(), tile.stride(), rows, cols, words.data(), words.stride());
 }
 
 }  // namespace tilescope

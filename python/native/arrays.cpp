@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstring>
+#include <initializer_list>
 #include <span>
+#include <utility>
 
 #include "analysis/model/counts/tensor_bytes.hpp"
 #include "common/memory_budget.hpp"
@@ -111,16 +114,30 @@ void copy_out(const TensorSet& tensors, const ExactAttention& exact, TensorName 
   copy_out({extent.batch, extent.heads, extent.rows, extent.cols}, exact[name].data(), sizeof(double), array);
 }
 
-/// The kernel, once it is known to take the problem.
+using GivenArrays = std::initializer_list<std::pair<TensorName, const HostArray*>>;
+
+/// The kernel, once it is known to take the problem and to find the memory that is not given in place.
 const Kernel& ready_kernel(const AttentionProblem& problem, const KernelUse& use, Direction direction,
-                           ProgramOptions& options) {
+                           ProgramOptions& options, const GivenArrays& arrays) {
   const Kernel& kernel = find_kernel(use.kernel);
   options = options_of(kernel, problem, use);
   require_supported(kernel, problem, direction, options);
   require_runnable(kernel);
-  require_memory(tensor_bytes(kernel.programs(direction, problem, options)),
-                 fmt::format("{} on {}", kernel.name, describe(problem)));
+  std::int64_t bytes = tensor_bytes(kernel.programs(direction, problem, options));
+  for (const auto& [name, array] : arrays) {
+    const TensorExtent extent = tensor_extent(problem, name);
+    if (in_place(kernel, extent, *array)) bytes -= extent.bytes();
+  }
+  require_memory(bytes, fmt::format("{} on {}", kernel.name, describe(problem)));
   return kernel;
+}
+
+/// Runs a direction. @return how long it took [s]
+double run_kernel(const Kernel& kernel, const ProgramOptions& options, Direction direction,
+                  TensorSet& tensors) {
+  const auto start = std::chrono::steady_clock::now();
+  kernel.run(options, direction, tensors, nullptr);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 void take_inputs(const Kernel& kernel, TensorSet& tensors, const HostArray& q, const HostArray& k,
@@ -194,28 +211,43 @@ ProgramOptions options_of(const Kernel& kernel, const AttentionProblem& problem,
   return options;
 }
 
-void attention_forward(const AttentionProblem& problem, const KernelUse& use, const HostArray& q,
-                       const HostArray& k, const HostArray& v, const HostArray& out, const HostArray& lse,
-                       const GivenDescales& descales, const GivenNumbers& numbers) {
+double attention_forward(const AttentionProblem& problem, const KernelUse& use, const HostArray& q,
+                         const HostArray& k, const HostArray& v, const HostArray& out, const HostArray& lse,
+                         const GivenDescales& descales, const GivenNumbers& numbers) {
   ProgramOptions options;
-  const Kernel& kernel = ready_kernel(problem, use, Direction::forward, options);
+  const Kernel& kernel = ready_kernel(problem, use, Direction::forward, options,
+                                      {{TensorName::q, &q},
+                                       {TensorName::k, &k},
+                                       {TensorName::v, &v},
+                                       {TensorName::out, &out},
+                                       {TensorName::lse, &lse}});
   TensorSet tensors(problem);
   take_inputs(kernel, tensors, q, k, v);
   take_descales(tensors, descales);
   take_numbers(tensors, numbers);
   view_output(kernel, tensors, TensorName::out, out);
   view_output(kernel, tensors, TensorName::lse, lse);
-  kernel.run(options, Direction::forward, tensors, nullptr);
+  const double seconds = run_kernel(kernel, options, Direction::forward, tensors);
   copy_out(tensors, TensorName::out, out);
   copy_out(tensors, TensorName::lse, lse);
+  return seconds;
 }
 
-void attention_backward(const AttentionProblem& problem, const KernelUse& use, const HostArray& dout,
-                        const HostArray& q, const HostArray& k, const HostArray& v, const HostArray& out,
-                        const HostArray& lse, const HostArray& dq, const HostArray& dk, const HostArray& dv,
-                        const GivenNumbers& numbers, const HostArray& dsink) {
+double attention_backward(const AttentionProblem& problem, const KernelUse& use, const HostArray& dout,
+                          const HostArray& q, const HostArray& k, const HostArray& v, const HostArray& out,
+                          const HostArray& lse, const HostArray& dq, const HostArray& dk, const HostArray& dv,
+                          const GivenNumbers& numbers, const HostArray& dsink) {
   ProgramOptions options;
-  const Kernel& kernel = ready_kernel(problem, use, Direction::backward, options);
+  const Kernel& kernel = ready_kernel(problem, use, Direction::backward, options,
+                                      {{TensorName::q, &q},
+                                       {TensorName::k, &k},
+                                       {TensorName::v, &v},
+                                       {TensorName::out, &out},
+                                       {TensorName::lse, &lse},
+                                       {TensorName::dout, &dout},
+                                       {TensorName::dq, &dq},
+                                       {TensorName::dk, &dk},
+                                       {TensorName::dv, &dv}});
   TensorSet tensors(problem);
   take_inputs(kernel, tensors, q, k, v);
   take_numbers(tensors, numbers);
@@ -229,11 +261,12 @@ void attention_backward(const AttentionProblem& problem, const KernelUse& use, c
   view_output(kernel, tensors, TensorName::dq, dq);
   view_output(kernel, tensors, TensorName::dk, dk);
   view_output(kernel, tensors, TensorName::dv, dv);
-  kernel.run(options, Direction::backward, tensors, nullptr);
+  const double seconds = run_kernel(kernel, options, Direction::backward, tensors);
   copy_out(tensors, TensorName::dq, dq);
   copy_out(tensors, TensorName::dk, dk);
   copy_out(tensors, TensorName::dv, dv);
   if (problem.score_mods.learned_sink) copy_out(tensors, TensorName::dsink, dsink);
+  return seconds;
 }
 
 void exact(const AttentionProblem& problem, const HostArray& q, const HostArray& k, const HostArray& v,

@@ -36,17 +36,18 @@ struct KernelUse {
 ProgramOptions options_of(const Kernel& kernel, const AttentionProblem& problem, const KernelUse& use);
 
 /// Writes `out` (B, H, Nq, D) and, unless its address is 0, `lse` (B, H, Nq, 1).
+/// @return how long the kernel took [s], as of the next: the call's other costs are to be held against it
 /// @throws BadInput where the kernel refuses the problem, MachineLacks where it cannot run
-void attention_forward(const AttentionProblem& problem, const KernelUse& use, const HostArray& q,
-                       const HostArray& k, const HostArray& v, const HostArray& out, const HostArray& lse,
-                       const GivenDescales& descales, const GivenNumbers& numbers);
+double attention_forward(const AttentionProblem& problem, const KernelUse& use, const HostArray& q,
+                         const HostArray& k, const HostArray& v, const HostArray& out, const HostArray& lse,
+                         const GivenDescales& descales, const GivenNumbers& numbers);
 
 /// Writes the gradients dq, dk, dv and, of learned sinks, dsink (1, H, 1, 1) of what attention_forward()
 /// gave. A kernel whose backward pass needs more than `out` and `lse` makes that first.
-void attention_backward(const AttentionProblem& problem, const KernelUse& use, const HostArray& dout,
-                        const HostArray& q, const HostArray& k, const HostArray& v, const HostArray& out,
-                        const HostArray& lse, const HostArray& dq, const HostArray& dk, const HostArray& dv,
-                        const GivenNumbers& numbers, const HostArray& dsink);
+double attention_backward(const AttentionProblem& problem, const KernelUse& use, const HostArray& dout,
+                          const HostArray& q, const HostArray& k, const HostArray& v, const HostArray& out,
+                          const HostArray& lse, const HostArray& dq, const HostArray& dk, const HostArray& dv,
+                          const GivenNumbers& numbers, const HostArray& dsink);
 
 /// The judge's results in fp64; those at address 0 are left out. `dout` at address 0: forward alone.
 void exact(const AttentionProblem& problem, const HostArray& q, const HostArray& k, const HostArray& v,

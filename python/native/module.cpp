@@ -189,7 +189,10 @@ void bind_arrays(nb::module_& module) {
       [](const AttentionProblem& problem, const KernelUse& use, const HostArray& q, const HostArray& k,
          const HostArray& v, const HostArray& out, const HostArray& lse, const GivenDescales& descales,
          const GivenNumbers& numbers) {
-        run_without_gil([&] { attention_forward(problem, use, q, k, v, out, lse, descales, numbers); });
+        double seconds = 0;
+        run_without_gil(
+            [&] { seconds = attention_forward(problem, use, q, k, v, out, lse, descales, numbers); });
+        return seconds;
       },
       "problem"_a, "use"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a, "descales"_a = GivenDescales{},
       "numbers"_a = GivenNumbers{});
@@ -199,8 +202,11 @@ void bind_arrays(nb::module_& module) {
          const HostArray& k, const HostArray& v, const HostArray& out, const HostArray& lse,
          const HostArray& dq, const HostArray& dk, const HostArray& dv, const GivenNumbers& numbers,
          const HostArray& dsink) {
-        run_without_gil(
-            [&] { attention_backward(problem, use, dout, q, k, v, out, lse, dq, dk, dv, numbers, dsink); });
+        double seconds = 0;
+        run_without_gil([&] {
+          seconds = attention_backward(problem, use, dout, q, k, v, out, lse, dq, dk, dv, numbers, dsink);
+        });
+        return seconds;
       },
       "problem"_a, "use"_a, "dout"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a, "dq"_a, "dk"_a, "dv"_a,
       "numbers"_a = GivenNumbers{}, "dsink"_a = HostArray{});

@@ -62,7 +62,7 @@ def attention_forward(
     lse: _Array,
     descales: tuple[_Array, _Array, _Array] = ...,
     numbers: tuple[_Array, _Array] = ...,
-) -> None: ...
+) -> float: ...
 def attention_backward(
     problem: Problem,
     use: KernelUse,
@@ -77,7 +77,7 @@ def attention_backward(
     dv: _Array,
     numbers: tuple[_Array, _Array] = ...,
     dsink: _Array = ...,
-) -> None: ...
+) -> float: ...
 def exact(
     problem: Problem,
     q: _Array,

@@ -14,6 +14,7 @@
 
 #include "cpu_ref/judge/locate.hpp"
 #include "cpu_ref/judge/verify_cases.hpp"
+#include "cpu_ref/primitives/bf16_matmul.hpp"
 #include "tests/mutants/active_mutant.hpp"
 #include "tests/mutants/mutant.hpp"
 
@@ -213,6 +214,10 @@ int main(int argc, char** argv) {
   for (int number = 1; number <= static_cast<int>(kMutants.size()); ++number) {
     const Mutant& mutant = kMutants[static_cast<std::size_t>(number - 1)];
     if (only != arguments.end() && only + 1 != arguments.end() && only[1] != mutant.name) continue;
+    if (mutant.needs == "avx512_bf16" && !multiplies_bf16_pairs()) {
+      std::printf("skipped: mutant %s, this processor has no AVX-512 BF16\n", mutant.name.c_str());
+      continue;
+    }
     const Sighting seen = look_for(number, cases);
     const std::string broken = broken_promise(mutant, seen.check.value_or(""), seen.at);
     ++tried;

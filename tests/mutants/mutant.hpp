@@ -17,6 +17,7 @@ struct Mutant {
   std::string what;             // goes wrong
   std::string by;               // the check that sees it where the judge cannot, and why locate cannot know
   std::vector<std::string> at;  // "KERNEL PASS QUANTITY TILE" that locate must blame; the end may be left out
+  std::string needs = "";  // of the processor, without which what is mutated does not run; empty: nothing
 };
 
 /// In the order of their numbers, from 1.

@@ -29,6 +29,7 @@ struct Edit {
 struct Mutant {
   std::string name, what, by;
   std::vector<std::string> at;
+  std::string needs;
 };
 
 struct Mutants {
@@ -66,7 +67,7 @@ void read_mutants(const fs::path& path, Mutants& mutants) {
     if (word == "mutant") {
       const std::size_t colon = rest.find(": ");
       if (colon == std::string::npos) fail("expected: mutant NAME: WHAT GOES WRONG");
-      mutants.list.push_back({rest.substr(0, colon), rest.substr(colon + 2), "", {}});
+      mutants.list.push_back({rest.substr(0, colon), rest.substr(colon + 2), "", {}, ""});
       continue;
     }
     if (mutants.list.empty()) fail("expected a mutant first");
@@ -77,6 +78,8 @@ void read_mutants(const fs::path& path, Mutants& mutants) {
       mutant.at.push_back(rest);
     } else if (word == "by") {
       mutant.by = rest;
+    } else if (word == "needs") {
+      mutant.needs = rest;
     } else if (word == "in") {
       Edit& edit = mutants.edits.emplace_back();
       std::istringstream(rest) >> edit.file;
@@ -184,7 +187,7 @@ void write_list(const fs::path& path, const Mutants& mutants) {
     text += "{" + raw_literal(mutant.name) + ", " + raw_literal(mutant.what) + ", " + raw_literal(mutant.by) +
             ", {";
     for (const std::string& at : mutant.at) text += raw_literal(at) + ", ";
-    text += "}},\n";
+    text += "}, " + raw_literal(mutant.needs) + "},\n";
   }
   write_text(path, text);
 }

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention on arrays, held to the judge."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tilescope as ts
 from tilescope import _native
+from call_costs import MOST_OVER_KERNEL, kernel_and_call, reads_of, told
 from conftest import normal
 
 TOLERANCE = {np.float32: 2e-6, np.float16: 2e-3}
@@ -253,3 +256,19 @@ def test_a_kernel_of_a_gpu_is_told_apart_from_a_bad_name(qkv):
     q, k, v = qkv(np.float16)
     with pytest.raises(ts.MachineLacks, match="gpu:flash2-mma cannot run"):
         ts.attention(q, k, v, kernel="gpu:flash2-mma")
+
+
+@pytest.mark.parametrize("layout", ["bhnd", "bnhd"])
+def test_a_call_costs_little_over_its_kernel(monkeypatch, capsys, layout):
+    q, k, v = normal((3, 1, 2048, 8, 64) if layout == "bnhd" else (3, 1, 8, 2048, 64), 1)
+    kernel, call = kernel_and_call(monkeypatch, lambda: ts.attention(q, k, v, causal=True, layout=layout))
+    with capsys.disabled():
+        print(told(f"\ntilescope.attention, {layout}", kernel, call))
+    assert call <= MOST_OVER_KERNEL * kernel
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="this system counts no reads")
+def test_a_call_in_place_asks_the_system_for_nothing(qkv):
+    q, k, v = qkv()
+    with_call, without = reads_of(lambda: ts.attention(q, k, v))
+    assert with_call == without

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of bf16 pairs against plain loops.
+#include "cpu_ref/primitives/bf16_matmul.hpp"
+
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "cpu_ref/kernels/cpu_kernels.hpp"
+#include "cpu_ref/numeric/numeric.hpp"
+#include "cpu_ref/numeric/random_inputs.hpp"
+#include "cpu_ref/primitives/tile.hpp"
+#include "tests/random_problems.hpp"
+
+namespace tilescope {
+namespace {
+
+bool can_test_pairs() {
+  if (multiplies_bf16_pairs()) return true;
+  MESSAGE("skipped: bf16 pairs, this processor has no AVX-512 BF16");
+  return false;
+}
+
+/// Both halves of a word.
+float half_of(float word, int upper) {
+  return bf16_to_fp32(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(word) >> 16 * upper));
+}
+
+Tile random_tile(int rows, int cols, testing::ProblemGenerator& random) {
+  Tile tile(rows, cols);
+  for (int r = 0; r < rows; ++r) {
+    for (int c = 0; c < cols; ++c) tile.row(r)[c] = static_cast<float>(random.between(-4000, 4000)) / 1024.0f;
+  }
+  return tile;
+}
+
+TEST_CASE("pairs of rows hold what rounding gives, and zeros behind an odd row") {
+  if (!can_test_pairs()) return;
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    testing::ProblemGenerator random(seed);
+    const int rows = random.between(1, 9), cols = random.between(1, 70);
+    CAPTURE(seed);
+    Tile values = random_tile(rows, cols, random), words(words_of(rows), cols);
+    values.row(0)[0] = std::numeric_limits<float>::quiet_NaN();
+    if (cols > 2) values.row(0)[1] = -std::numeric_limits<float>::infinity();
+    if (cols > 2) values.row(0)[2] = 0x1.01p-130f;
+    words.fill(1.0f);
+    pair_rounded_rows(values, rows, cols, words);
+    for (int row = 0; row < 2 * words_of(rows); ++row) {
+      for (int col = 0; col < cols; ++col) {
+        const float value = row < rows ? values.row(row)[col] : 0.0f;
+        const float paired = half_of(words.row(row / 2)[col], row % 2);
+        if (std::isnan(value)) {
+          CHECK(std::isnan(paired));
+        } else {
+          CHECK(paired == bf16_to_fp32(fp32_to_bf16(value)));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("rows of bf16 are paired, a null one as zeros") {
+  if (!can_test_pairs()) return;
+  std::vector<std::uint16_t> first(37), second(37);
+  for (std::uint16_t i = 0; i < 37; ++i) first[i] = i + 1, second[i] = 0x4000 + i;
+  std::vector<float> words(37);
+  const auto check = [&](const std::uint16_t* a, const std::uint16_t* b) {
+    pair_rows(a, b, 37, words.data());
+    for (std::size_t i = 0; i < 37; ++i) {
+      const std::uint32_t lower = a == nullptr ? 0 : a[i], upper = b == nullptr ? 0 : b[i];
+      CHECK(std::bit_cast<std::uint32_t>(words[i]) == (upper << 16 | lower));
+    }
+  };
+  check(first.data(), second.data());
+  check(first.data(), nullptr);
+  check(nullptr, second.data());
+  check(nullptr, nullptr);
+}
+
+TEST_CASE("products of pairs of all sizes, by rows and transposed, fresh and accumulated") {
+  if (!can_test_pairs()) return;
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    testing::ProblemGenerator random(seed);
+    const int rows = random.between(1, 40), cols = random.between(1, 70), words = random.between(1, 30);
+    const bool transposed = random.chance(0.5), accumulate = random.chance(0.5);
+    CAPTURE(seed);
+    Tile a = transposed ? Tile(words, rows) : Tile(rows, words);
+    Tile b(words, cols);
+    const Tile before = random_tile(rows, cols, random);
+    for (Tile* tile : {&a, &b}) {
+      const int count = static_cast<int>(tile->size() / static_cast<std::size_t>(tile->stride()));
+      pair_rounded_rows(random_tile(2 * count, static_cast<int>(tile->stride()) - kTileAlign, random),
+                        2 * count, static_cast<int>(tile->stride()) - kTileAlign, *tile);
+    }
+    Tile c(rows, cols);
+    std::memcpy(c.data(), before.data(), c.size() * sizeof(float));
+    bf16_tile_matmul(transposed ? a.transposed() : a.by_rows(), b.data(), b.stride(), c.data(), c.stride(),
+                     rows, cols, words, accumulate ? Accumulate::yes : Accumulate::no);
+    for (int r = 0; r < rows; ++r) {
+      for (int col = 0; col < cols; ++col) {
+        double sum = accumulate ? static_cast<double>(before.row(r)[col]) : 0.0, abs_sum = std::fabs(sum);
+        for (int k = 0; k < 2 * words; ++k) {
+          const float left = transposed ? a.row(k / 2)[r] : a.row(r)[k / 2];
+          const double term = static_cast<double>(half_of(left, k % 2)) *
+                              static_cast<double>(half_of(b.row(k / 2)[col], k % 2));
+          sum += term;
+          abs_sum += std::fabs(term);
+        }
+        CHECK(std::fabs(static_cast<double>(c.row(r)[col]) - sum) <= 2 * words * 0x1p-24 * abs_sum);
+      }
+    }
+  }
+}
+
+TEST_CASE("bf16 rows that lie at odd places give the bits of those side by side") {
+  for (const int head_dim : {7, 64}) {
+    const AttentionProblem p{.heads = 2,
+                             .heads_kv = 2,
+                             .seqlen_q = 45,
+                             .seqlen_k = 70,
+                             .head_dim = head_dim,
+                             .dtype = ElementType::bf16};
+    TensorSet whole(p), apart(p);
+    fill_random_inputs(whole, Direction::forward);
+    std::vector<std::vector<std::uint16_t>> memory;
+    for (const TensorName name : {TensorName::q, TensorName::k, TensorName::v}) {
+      const Tensor& from = whole[name];
+      const std::int64_t rows = from.shape().rows, stride = head_dim + 3;
+      auto& to = memory.emplace_back(static_cast<std::size_t>(2 * rows * stride + 1), 0x7FC0);  // NaN between
+      for (std::int64_t row = 0; row < 2 * rows; ++row) {
+        std::memcpy(&to[static_cast<std::size_t>(1 + row * stride)],
+                    static_cast<const std::uint16_t*>(from.data()) + row * head_dim,
+                    static_cast<std::size_t>(head_dim) * 2);
+      }
+      apart[name] =
+          Tensor::view(from.shape(), ElementType::bf16, &to[1], {2 * rows * stride, rows * stride, stride});
+    }
+    for (TensorSet* tensors : {&whole, &apart})
+      flash2_forward(ProgramOptions::with_tile({16, 24}), *tensors, nullptr);
+    const auto bytes = static_cast<std::size_t>(whole[TensorName::out].bytes());
+    CHECK(std::memcmp(whole[TensorName::out].data(), apart[TensorName::out].data(), bytes) == 0);
+  }
+}
+
+}  // namespace
+}  // namespace tilescope
