@@ -48,15 +48,20 @@ void copy_row(std::byte* to, std::int64_t to_stride, const std::byte* from, std:
   }
 }
 
-void copy_in(TensorSet& tensors, TensorName name, const HostArray& array) {
-  const TensorExtent extent = tensor_extent(tensors.problem(), name);
-  Tensor tensor({extent.batch, extent.heads, extent.rows, extent.cols}, extent.dtype);
+Shape shape_of(const TensorExtent& extent) { return {extent.batch, extent.heads, extent.rows, extent.cols}; }
+
+Tensor copied(const TensorExtent& extent, const HostArray& array) {
+  Tensor tensor(shape_of(extent), extent.dtype);
   auto* const to = static_cast<std::byte*>(tensor.data());
   for_each_row(tensor.shape(), array, extent.element_bytes, [&](std::int64_t row, const std::byte* from) {
     copy_row(to + row * extent.cols * extent.element_bytes, 1, from, std::get<1>(array)[3], extent.cols,
              extent.element_bytes);
   });
-  tensors[name] = std::move(tensor);
+  return tensor;
+}
+
+void copy_in(TensorSet& tensors, TensorName name, const HostArray& array) {
+  tensors[name] = copied(tensor_extent(tensors.problem(), name), array);
 }
 
 /// Whether a CPU kernel can compute on it where it is: the elements of a row stand side by side, and so do
@@ -71,25 +76,48 @@ bool in_place(const Kernel& kernel, const TensorExtent& extent, const HostArray&
 
 /// Copies nothing, where the kernel can do without: of a large problem copies, and pages touched for them,
 /// cost more than the products.
-void view(TensorSet& tensors, TensorName name, const HostArray& array) {
-  const TensorExtent extent = tensor_extent(tensors.problem(), name);
+Tensor view(const TensorExtent& extent, const HostArray& array) {
   const auto& [address, strides] = array;
-  tensors[name] = Tensor::view({extent.batch, extent.heads, extent.rows, extent.cols}, extent.dtype,
-                               reinterpret_cast<void*>(address), {strides[0], strides[1], strides[2]});
+  return Tensor::view(shape_of(extent), extent.dtype, reinterpret_cast<void*>(address),
+                      {strides[0], strides[1], strides[2]});
 }
 
 /// Lets results be written where they belong.
 void view_output(const Kernel& kernel, TensorSet& tensors, TensorName name, const HostArray& array) {
-  if (in_place(kernel, tensor_extent(tensors.problem(), name), array)) view(tensors, name, array);
+  const TensorExtent extent = tensor_extent(tensors.problem(), name);
+  if (in_place(kernel, extent, array)) tensors[name] = view(extent, array);
+}
+
+Tensor taken(const Kernel& kernel, const TensorExtent& extent, const HostArray& array) {
+  return in_place(kernel, extent, array) ? view(extent, array) : copied(extent, array);
 }
 
 void take_input(const Kernel& kernel, TensorSet& tensors, TensorName name, const HostArray& array) {
-  const TensorExtent extent = tensor_extent(tensors.problem(), name);
-  if (in_place(kernel, extent, array)) {
-    view(tensors, name, array);
-  } else {
-    copy_in(tensors, name, array);
+  tensors[name] = taken(kernel, tensor_extent(tensors.problem(), name), array);
+}
+
+/// @throws BadInput for an entry that is read and names no page
+KvPageTable page_table_of(const AttentionProblem& problem, const GivenPages& pages) {
+  const auto& [address, row, pool] = pages;
+  KvPageTable table{.page_size = problem.page_size, .row = row, .pool = pool, .entries = {}};
+  const int* const entries = reinterpret_cast<const int*>(address);
+  table.entries.assign(entries, entries + problem.batch * row);
+  for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
+    for (std::int64_t key = 0; key < problem.keys_of(batch); key += problem.page_size) {
+      const std::int64_t page = table.page_of(batch, key);
+      if (page >= 0 && page < pool) continue;
+      throw BadInput(fmt::format("page_table[{}, {}]", batch, key / problem.page_size), std::to_string(page),
+                     fmt::format("must be one of the {} pages, 0 ... {}", pool, pool - 1));
+    }
   }
+  return table;
+}
+
+void take_pool(const Kernel& kernel, TensorSet& tensors, TensorName name, const HostArray& array) {
+  TensorExtent extent = tensor_extent(tensors.problem(), name);
+  extent.batch = tensors.kv_pages().pool;
+  extent.rows = tensors.kv_pages().page_size;
+  tensors.pool(name) = taken(kernel, extent, array);
 }
 
 /// @param data in C order
@@ -111,7 +139,7 @@ void copy_out(const TensorSet& tensors, TensorName name, const HostArray& array)
 void copy_out(const TensorSet& tensors, const ExactAttention& exact, TensorName name,
               const HostArray& array) {
   const TensorExtent extent = tensor_extent(tensors.problem(), name);
-  copy_out({extent.batch, extent.heads, extent.rows, extent.cols}, exact[name].data(), sizeof(double), array);
+  copy_out(shape_of(extent), exact[name].data(), sizeof(double), array);
 }
 
 using GivenArrays = std::initializer_list<std::pair<TensorName, const HostArray*>>;
@@ -213,7 +241,8 @@ ProgramOptions options_of(const Kernel& kernel, const AttentionProblem& problem,
 
 double attention_forward(const AttentionProblem& problem, const KernelUse& use, const HostArray& q,
                          const HostArray& k, const HostArray& v, const HostArray& out, const HostArray& lse,
-                         const GivenDescales& descales, const GivenNumbers& numbers) {
+                         const GivenDescales& descales, const GivenNumbers& numbers,
+                         const GivenPages& pages) {
   ProgramOptions options;
   const Kernel& kernel = ready_kernel(problem, use, Direction::forward, options,
                                       {{TensorName::q, &q},
@@ -222,7 +251,14 @@ double attention_forward(const AttentionProblem& problem, const KernelUse& use, 
                                        {TensorName::out, &out},
                                        {TensorName::lse, &lse}});
   TensorSet tensors(problem);
-  take_inputs(kernel, tensors, q, k, v);
+  if (problem.page_size > 0) {
+    tensors.kv_pages() = page_table_of(problem, pages);
+    take_input(kernel, tensors, TensorName::q, q);
+    take_pool(kernel, tensors, TensorName::k, k);
+    take_pool(kernel, tensors, TensorName::v, v);
+  } else {
+    take_inputs(kernel, tensors, q, k, v);
+  }
   take_descales(tensors, descales);
   take_numbers(tensors, numbers);
   view_output(kernel, tensors, TensorName::out, out);

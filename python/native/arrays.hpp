@@ -22,6 +22,10 @@ using GivenDescales = std::array<HostArray, 3>;
 /// that random inputs have.
 using GivenNumbers = std::array<HostArray, 2>;
 
+/// Where keys and values lie in pages: the address of int32 entries (batch, entries of a batch entry), how
+/// many those are, and the pages of the pools that k and v are then, (pages, Hkv, page_size, D).
+using GivenPages = std::tuple<std::uintptr_t, std::int64_t, std::int64_t>;
+
 /// Which kernel, and how it cuts its tiles; nothing: the kernel's own choice.
 struct KernelUse {
   std::string kernel;
@@ -40,7 +44,7 @@ ProgramOptions options_of(const Kernel& kernel, const AttentionProblem& problem,
 /// @throws BadInput where the kernel refuses the problem, MachineLacks where it cannot run
 double attention_forward(const AttentionProblem& problem, const KernelUse& use, const HostArray& q,
                          const HostArray& k, const HostArray& v, const HostArray& out, const HostArray& lse,
-                         const GivenDescales& descales, const GivenNumbers& numbers);
+                         const GivenDescales& descales, const GivenNumbers& numbers, const GivenPages& pages);
 
 /// Writes the gradients dq, dk, dv and, of learned sinks, dsink (1, H, 1, 1) of what attention_forward()
 /// gave. A kernel whose backward pass needs more than `out` and `lse` makes that first.

@@ -143,8 +143,7 @@ void bind_problem(nb::module_& module) {
            "head_dim"_a, "dtype"_a, "causal"_a, "window"_a, "scale"_a.none(), "dropout"_a, "seed"_a,
            "key_lengths"_a = std::vector<std::int64_t>(), "descale_q"_a = "1", "descale_k"_a = "1",
            "descale_v"_a = "1", "descale_block"_a.none() = nb::none(), "mask"_a = "",
-           "score_mods"_a = std::map<std::string, double>(), "head_dim_v"_a = 0,
-           "page_size"_a = 0)
+           "score_mods"_a = std::map<std::string, double>(), "head_dim_v"_a = 0, "page_size"_a = 0)
       .def(
           "with_seed",
           [](AttentionProblem problem, std::uint64_t seed) {
@@ -188,14 +187,14 @@ void bind_arrays(nb::module_& module) {
       "attention_forward",
       [](const AttentionProblem& problem, const KernelUse& use, const HostArray& q, const HostArray& k,
          const HostArray& v, const HostArray& out, const HostArray& lse, const GivenDescales& descales,
-         const GivenNumbers& numbers) {
+         const GivenNumbers& numbers, const GivenPages& pages) {
         double seconds = 0;
         run_without_gil(
-            [&] { seconds = attention_forward(problem, use, q, k, v, out, lse, descales, numbers); });
+            [&] { seconds = attention_forward(problem, use, q, k, v, out, lse, descales, numbers, pages); });
         return seconds;
       },
       "problem"_a, "use"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a, "descales"_a = GivenDescales{},
-      "numbers"_a = GivenNumbers{});
+      "numbers"_a = GivenNumbers{}, "pages"_a = GivenPages{});
   module.def(
       "attention_backward",
       [](const AttentionProblem& problem, const KernelUse& use, const HostArray& dout, const HostArray& q,

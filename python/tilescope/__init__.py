@@ -53,6 +53,7 @@ from .model import (
     studies,
     study,
 )
+from .paged import paged_attention
 from .problem import Problem
 from .program import bench, ceilings, injection_library, profile_command, verify
 from .records import Diff, Figure, Record, Report, load
@@ -104,6 +105,7 @@ __all__ = [
     "measure",
     "metrics",
     "models",
+    "paged_attention",
     "presets",
     "profile_command",
     "report",

@@ -62,6 +62,7 @@ def attention_forward(
     lse: _Array,
     descales: tuple[_Array, _Array, _Array] = ...,
     numbers: tuple[_Array, _Array] = ...,
+    pages: tuple[int, int, int] = ...,
 ) -> float: ...
 def attention_backward(
     problem: Problem,

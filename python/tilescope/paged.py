@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention over keys and values that lie in pages, as serving engines keep them (PagedAttention, arXiv:2309.06180)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from . import _native
+from .arrays import _NOWHERE, _host_array, _is_torch, _like, _lse_place, _numpy, _numpy_type, _place
+from .errors import bad_input
+from .kernel_use import kernel_use
+from .problem import Problem, element_type_of
+
+
+def _shape(name: str, array: Any, layout: str) -> tuple[int, ...]:
+    if array.ndim != 4:
+        raise bad_input(name, f"an array of shape {array.shape}", "must have four dimensions")
+    first, second, third, columns = array.shape
+    return (first, second, third, columns) if layout == "bhnd" else (first, third, second, columns)
+
+
+def _table_of(page_table: Any, batch: int) -> Any:
+    np = _numpy()
+    table = np.asarray(page_table)
+    if table.ndim != 2 or table.shape[0] != batch or table.shape[1] == 0:
+        raise bad_input("page_table", f"an array of shape {table.shape}", f"must have the shape ({batch}, pages)")
+    if table.dtype.kind not in "iu":
+        raise bad_input("page_table", f"an array of {table.dtype}", "must hold integers")
+    if table.size and (table.max() >= 2**31 or table.min() < -(2**31)):
+        raise bad_input("page_table", int(abs(table).max()), "must fit 32 bits")
+    return np.ascontiguousarray(table, np.int32)
+
+
+def paged_attention(
+    q: Any,
+    k_pages: Any,
+    v_pages: Any,
+    page_table: Any,
+    key_lengths: Sequence[int],
+    *,
+    causal: bool = False,
+    window: tuple[int, int] = (-1, -1),
+    scale: float | None = None,
+    kernel: str | None = None,
+    tile: tuple[int, int] | None = None,
+    layout: str = "bhnd",
+    return_lse: bool = False,
+) -> Any:
+    """Softmax attention of q over keys and values in pages: what `attention` gives for them side by side, to the bit.
+
+    Parameters
+    ----------
+    q : array, (B, H, Nq, D)
+        float32, float16, bfloat16 or float8; any strides. With ``layout="bnhd"``: (B, Nq, H, D).
+    k_pages, v_pages : array, (pages, Hkv, page_size, D)
+        Pools of the same type, where Hkv divides H and page_size is a power of 2 in 8 ... 4096; v may have columns of
+        its own number. With ``layout="bnhd"``: (pages, page_size, Hkv, D).
+    page_table : array of integers, (B, pages of a sequence)
+        Keys i * page_size ... (i + 1) * page_size - 1 of sequence b lie in page ``page_table[b, i]``. Entries behind
+        the last key of a sequence are not read.
+    key_lengths : sequence of int, (B,)
+        Keys of each sequence, 0 among them.
+    causal, window, scale
+        As of `Problem`, whose seqlen_k is the longest length: masks are aligned with its end.
+    kernel : str
+        ``cpu:flash2`` by default; ``gpu:decode`` reads pages too.
+
+    Returns
+    -------
+    out, shaped as q and of its type (bfloat16 for float8); with ``return_lse`` also lse, (B, H, Nq) float32.
+
+    Raises BadInput for shapes that do not go together and for an entry that names no page, before anything is read.
+    """
+    np = _numpy()
+    if layout not in ("bhnd", "bnhd"):
+        raise bad_input("layout", repr(layout), "must be bhnd or bnhd")
+    if any(_is_torch(array) for array in (q, k_pages, v_pages)):
+        raise bad_input("q", "a torch tensor", "must be an array in host memory: torch's operators know no pages")
+    arrays = [_host_array(name, array) for name, array in (("q", q), ("k_pages", k_pages), ("v_pages", v_pages))]
+    (batch, heads, seqlen_q, head_dim), of_k, of_v = (
+        _shape(name, array, layout) for name, array in zip(("q", "k_pages", "v_pages"), arrays)
+    )
+    if of_k[3] != head_dim:
+        raise bad_input("k_pages", f"an array of shape {arrays[1].shape}", f"must have the head size of q, {head_dim}")
+    if of_v[:3] != of_k[:3]:
+        raise bad_input("v_pages", f"an array of shape {arrays[2].shape}", "must have the pages and heads of k_pages")
+    for name, array in (("k_pages", arrays[1]), ("v_pages", arrays[2])):
+        if array.dtype != arrays[0].dtype:
+            raise bad_input(name, f"an array of {array.dtype}", f"must hold {arrays[0].dtype} like q")
+    table = _table_of(page_table, batch)
+    lengths = tuple(int(length) for length in key_lengths)
+    pages, heads_kv, page_size, _ = of_k
+    most = table.shape[1] * page_size
+    if len(lengths) == batch and max(lengths) > most:
+        raise bad_input("key_lengths", max(lengths), f"must not exceed {table.shape[1]} pages of {page_size} keys, {most}")
+    problem = Problem(
+        batch=batch, heads=heads, heads_kv=heads_kv, seqlen_q=seqlen_q, seqlen_k=max((1, *lengths)), head_dim=head_dim,
+        head_dim_v=of_v[3], dtype=element_type_of(arrays[0].dtype), causal=causal, window=window, scale=scale,
+        key_lengths=lengths, page_size=page_size,
+    )  # fmt: skip
+    out = np.empty((*arrays[0].shape[:3], of_v[3]), _numpy_type(problem._handle.output_type(), arrays[0]))
+    lse = np.empty((batch, heads, seqlen_q), np.float32)
+    _native.attention_forward(
+        problem._handle,
+        kernel_use(kernel, tile, None),
+        *(_place(array, layout) for array in arrays),
+        _place(out, layout),
+        _lse_place(lse) if return_lse else _NOWHERE,
+        pages=(table.__array_interface__["data"][0], table.shape[1], pages),
+    )
+    return (_like(q, out), _like(q, lse)) if return_lse else _like(q, out)
