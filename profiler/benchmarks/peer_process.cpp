@@ -119,8 +119,8 @@ PeerAnswer PeerProcess::time(const std::string& peer, const AttentionProblem& pr
   if (problem.score_mods.any() || problem.value_dim() != problem.head_dim) {
     return {{}, "peers are timed without score modifiers, and with values of the columns of keys", 0};
   }
-  if (problem.dropout > 0 || problem.descales.any() || problem.mask.any()) {
-    return {{}, "peers are timed without mask, dropout and descales", 0};
+  if (problem.dropout > 0 || problem.descales.any() || problem.mask.any() || problem.page_size > 0) {
+    return {{}, "peers are timed without mask, dropout, descales and pages", 0};
   }
   const Json request{{"peer", peer},
                      {"batch", problem.batch},
