@@ -3,19 +3,15 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstring>
 #include <numeric>
 #include <set>
-#include <thread>
 
 #include "common/log.hpp"
 #include "cpu_ref/launch/launch_text.hpp"
 #include "cpu_ref/numeric/descales.hpp"
-#include "cpu_ref/primitives/kernel_scale.hpp"
 #include "gpu/launch/pass_arguments.hpp"
 #include "gpu/launch/row_stride.hpp"
-#include "gpu/launch/sm_clocks.hpp"
 
 namespace tilescope {
 namespace {
@@ -67,30 +63,6 @@ void require_taken(const Kernel& row, const AttentionProblem& problem, Direction
   if (const auto lack = row.chip_lack(chip, problem, direction, options)) {
     throw MachineLacks(sentence(*lack, chip));
   }
-}
-
-/// LSE from the maxima and sums that flash1 keeps in its place.
-void write_lse(TensorSet& tensors) {
-  const float scale = KernelScale(tensors.problem()).magnitude;
-  Tensor& lse = tensors.allocate(TensorName::lse);
-  for (std::int64_t row = 0; row < lse.shape().elements(); ++row) {
-    lse.floats()[row] = log_sum_exp(tensors[TensorName::row_max].floats()[row], scale,
-                                    tensors[TensorName::row_sum].floats()[row]);
-  }
-}
-
-/// The most tiles that one CTA visits.
-std::int64_t most_steps(const TileProgram& program) {
-  std::int64_t most = 0;
-  program.problem.for_each_length([&](std::int64_t, std::int64_t entry) {
-    std::int64_t steps = 0;
-    for (int block = 0; block < program.num_blocks(); ++block) {
-      const std::int64_t tiles = program.inner_tiles(static_cast<int>(entry), block).count();
-      steps = program.whole_head ? steps + tiles : std::max(steps, tiles);
-    }
-    most = std::max(most, steps);
-  });
-  return most * program.heads_per_cta();
 }
 
 }  // namespace
@@ -280,184 +252,6 @@ void DeviceSession::synchronize() { stream_.synchronize("running " + kernel_name
 void DeviceSession::check_guards() const {
   for (const auto& [name, buffer] : buffers_) buffer.check_guards();
   counter_.check_guards();
-}
-
-PassLog DeviceSession::observe(std::size_t index) {
-  const TileProgram& program = programs_[index];
-  PassLog log{.pass = program.name,
-              .ctas = std::vector<CtaLog>(static_cast<std::size_t>(program.num_ctas())),
-              .has_accesses = false};
-  const std::int64_t capacity = most_steps(program);
-  if (program.phases.empty() || capacity == 0) {
-    launch(index);
-    return log;
-  }
-  const std::int64_t ctas = program.num_ctas();
-  DeviceBuffer states("tile log", ctas * capacity * static_cast<std::int64_t>(sizeof(DeviceTileState)));
-  DeviceBuffer visited("tile log counters", ctas * static_cast<std::int64_t>(sizeof(int)));
-  states.zero(stream_.get());
-  visited.zero(stream_.get());
-  KernelArguments observed = arguments(index);
-  observed.log = {static_cast<DeviceTileState*>(states.data()), static_cast<int*>(visited.data()),
-                  static_cast<int>(capacity)};
-  launch_(program, observed, stream_.get());
-  check_cuda(cudaGetLastError(), "launching " + kernel_name_ + " " + std::string(to_string(program.name)));
-  synchronize();
-  states.check_guards();
-  std::vector<int> counts(static_cast<std::size_t>(ctas));
-  std::vector<DeviceTileState> host(static_cast<std::size_t>(ctas * capacity));
-  check_cuda(cudaMemcpy(counts.data(), visited.data(), counts.size() * sizeof(int), cudaMemcpyDeviceToHost),
-             "downloading the tile log");
-  check_cuda(
-      cudaMemcpy(host.data(), states.data(), host.size() * sizeof(DeviceTileState), cudaMemcpyDeviceToHost),
-      "downloading the tile log");
-  for (std::size_t cta = 0; cta < counts.size(); ++cta) {
-    for (int i = 0; i < counts[cta]; ++i) {
-      const DeviceTileState& s = host[cta * static_cast<std::size_t>(capacity) + static_cast<std::size_t>(i)];
-      log.ctas[cta].states.push_back({program.name, s.batch, s.head, s.m_block, s.n_block, s.scores,
-                                      s.row_max, s.row_sum, s.probs, s.dprobs, s.dscores, s.accum});
-    }
-  }
-  return log;
-}
-
-bool DeviceSession::has_step_clock() {
-#ifdef TILESCOPE_STEP_CLOCK
-  return true;
-#else
-  return false;
-#endif
-}
-
-StepTimes DeviceSession::time_steps(std::size_t index, int most_notes) {
-#ifdef TILESCOPE_STEP_CLOCK
-  const TileProgram& program = programs_[index];
-  const auto ctas = static_cast<std::size_t>(program.num_ctas());
-  int log2_every = 0;
-  while (ceil_div(static_cast<int>(most_steps(program)), 1 << log2_every) > most_notes) ++log2_every;
-  const auto stride = static_cast<std::size_t>(1 + most_notes);
-  std::vector<std::uint32_t> notes(ctas * stride);
-  const auto bytes = static_cast<std::int64_t>(notes.size() * sizeof(notes[0]));
-  DeviceBuffer buffer("step notes", bytes);
-  buffer.zero(stream());
-  KernelArguments timed = arguments(index);
-  timed.clock = {static_cast<std::uint32_t*>(buffer.data()), static_cast<int>(stride), log2_every,
-                 (1 << log2_every) - 1};
-  launch_(program, timed, stream());
-  check_cuda(cudaGetLastError(), "launching " + kernel_name_ + " " + std::string(to_string(program.name)));
-  synchronize();
-  buffer.check_guards();
-  check_cuda(cudaMemcpy(notes.data(), buffer.data(), static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost),
-             "downloading the step notes");
-  StepTimes times{1 << log2_every, {}};
-  for (auto row = notes.begin(); row != notes.end(); row += static_cast<std::ptrdiff_t>(stride)) {
-    const auto end = std::find(row + 1, row + static_cast<std::ptrdiff_t>(stride), 0u);
-    times.ctas.push_back({static_cast<int>(*row), {row + 1, end}});
-  }
-  return times;
-#else
-  static_cast<void>(index), static_cast<void>(most_notes);
-  throw MachineLacks(
-      "the kernels of this build have no step clock: configure one with "
-      "-D TILESCOPE_STEP_CLOCK=ON");
-#endif
-}
-
-namespace {
-
-/// Moments of all SMs before and after something.
-class SmClockNotes {
- public:
-  explicit SmClockNotes(cudaStream_t stream) { buffer_.zero(stream); }
-  void note_before(cudaStream_t stream) { note_moments(moments(), stream); }
-  void note_after(cudaStream_t stream) { note_moments(moments() + 1, stream); }
-  /// What each SM's clock counted from before to after, by the SM's id. Waits for nothing.
-  std::map<int, SmMoment> between() {
-    std::vector<SmMoments> noted(2);
-    check_cuda(cudaMemcpy(noted.data(), buffer_.data(), kBytes, cudaMemcpyDeviceToHost),
-               "downloading the clocks of SMs");
-    std::map<int, SmMoment> between;
-    for (int sm = 0; sm < kMostSmIds; ++sm) {
-      const SmMoment from = noted[0].of_sm[sm], to = noted[1].of_sm[sm];
-      if (from.nanoseconds == 0 || to.nanoseconds == 0) continue;  // no SM has this id
-      between[sm] = {to.cycles - from.cycles, to.nanoseconds - from.nanoseconds};
-    }
-    return between;
-  }
-
- private:
-  static constexpr std::int64_t kBytes = 2 * sizeof(SmMoments);
-  SmMoments* moments() { return static_cast<SmMoments*>(buffer_.data()); }
-  DeviceBuffer buffer_{"clocks of SMs", kBytes};
-};
-
-}  // namespace
-
-std::vector<double> DeviceSession::clock_rates(std::size_t index) {
-  SmClockNotes notes(stream());
-  notes.note_before(stream());
-  launch(index, stream());
-  notes.note_after(stream());
-  synchronize();
-  std::vector<double> rates;
-  for (const auto& [sm, passed] : notes.between()) {
-    rates.push_back(static_cast<double>(passed.cycles) / static_cast<double>(passed.nanoseconds));
-  }
-  return rates;
-}
-
-std::map<int, double> DeviceSession::busy_cycles(std::size_t index) {
-  using namespace std::chrono_literals;
-  SmClockNotes notes(stream());
-  const Stream beside;
-  synchronize();
-  notes.note_before(stream());
-  launch(index, stream());
-  std::this_thread::sleep_for(1ms);  // by then the pass has all SMs
-  if (cudaStreamQuery(stream()) == cudaSuccess) return {};
-  notes.note_after(beside.get());
-  beside.synchronize("noting the clocks of SMs");
-  synchronize();
-  std::map<int, double> cycles;
-  for (const auto& [sm, passed] : notes.between()) cycles[sm] = static_cast<double>(passed.cycles);
-  return cycles;
-}
-
-void run_on_device(const Kernel& row, PassLauncher launch, const ProgramOptions& options, Direction direction,
-                   TensorSet& tensors, TileObserver* observer) {
-  if (const auto refusal = row.refusal(tensors.problem(), direction, options)) {
-    throw BadInput(refusal_sentence(row, *refusal, tensors.problem(), direction));
-  }
-  require_device();
-  DeviceSession session(row, launch, tensors.problem(), direction, options, TensorLayout::bhnd, std::nullopt,
-                        &tensors.kv_pages());
-  using enum TensorName;
-  const bool forward = direction == Direction::forward;
-  auto inputs = forward ? std::vector<TensorName>{q, k, v}
-                        : std::vector<TensorName>{q, k, v, out, lse, row_max, row_sum, probs, dout};
-  inputs.insert(inputs.end(), {alibi_slopes, sink});
-  session.upload_inputs(tensors, inputs);
-  session.upload_descales(tensors);
-  for (std::size_t pass = 0; pass < session.programs().size(); ++pass) {
-    if (observer) {
-      observer->passes.push_back(session.observe(pass));
-    } else {
-      session.launch(pass);
-    }
-  }
-  session.synchronize();
-  session.check_guards();
-  auto results = forward ? std::vector<TensorName>{out, lse, row_max, row_sum, probs}
-                         : std::vector<TensorName>{dq, dk, dv, dsink};
-  if (observer) {  // what passes leave to later ones
-    if (forward) results.insert(results.end(), {scores, out_accum});
-    if (!forward) results.insert(results.end(), {delta, dq_accum, dk_accum, dv_accum, dprobs, dscores});
-  }
-  for (TensorName name : results) {
-    if (session.holds(name)) session.download(name, tensors.allocate(name));
-  }
-  session.synchronize();
-  if (forward && !session.holds(lse)) write_lse(tensors);
 }
 
 }  // namespace tilescope
