@@ -218,8 +218,9 @@ std::string unexplained_text(const ComparedRun& run, const Account& account, con
 std::string left_over_text(const ComparedRun& run, const Account& account) {
   const std::int64_t rest = account.closed_form - account.total();
   if (rest == 0) return "";
-  return fmt::format(" Beside its tensors {} moves {}: flags and work counters.", run.label,
-                     format_bytes(static_cast<double>(rest)));
+  return fmt::format(" Beside its tensors {} moves {}: {}flags and work counters.", run.label,
+                     format_bytes(static_cast<double>(rest)),
+                     run.run->problem.page_size > 0 ? "entries of the page table, " : "");
 }
 
 std::string why_bytes_differ(const ComparedRun& one, const ComparedRun& other, Direction direction,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,6 +31,13 @@ def _table_of(page_table: Any, batch: int) -> Any:
     if table.size and (table.max() >= 2**31 or table.min() < -(2**31)):
         raise bad_input("page_table", int(abs(table).max()), "must fit 32 bits")
     return np.ascontiguousarray(table, np.int32)
+
+
+def _lengths_of(key_lengths: Sequence[int]) -> tuple[int, ...]:
+    try:
+        return tuple(operator.index(length) for length in key_lengths)
+    except TypeError:
+        raise TypeError(f"key_lengths must be integers, one a sequence, not {key_lengths!r}") from None
 
 
 def paged_attention(
@@ -62,7 +70,8 @@ def paged_attention(
     key_lengths : sequence of int, (B,)
         Keys of each sequence, 0 among them.
     causal, window, scale
-        As of `Problem`, whose seqlen_k is the longest length: masks are aligned with its end.
+        As of `Problem`. Masks are aligned with the end of the longest sequence: where lengths differ, a window, and a
+        causal mask of several queries, are refused.
     kernel : str
         ``cpu:flash2`` by default; ``gpu:decode`` reads pages too.
 
@@ -89,7 +98,13 @@ def paged_attention(
         if array.dtype != arrays[0].dtype:
             raise bad_input(name, f"an array of {array.dtype}", f"must hold {arrays[0].dtype} like q")
     table = _table_of(page_table, batch)
-    lengths = tuple(int(length) for length in key_lengths)
+    lengths = _lengths_of(key_lengths)
+    if len(set(lengths)) > 1 and (tuple(window) != (-1, -1) or (causal and seqlen_q > 1)):
+        raise bad_input(
+            "window" if tuple(window) != (-1, -1) else "causal",
+            window if tuple(window) != (-1, -1) else causal,
+            "must be left out where lengths differ: masks are aligned with the end of the longest sequence, not with each",
+        )
     pages, heads_kv, page_size, _ = of_k
     most = table.shape[1] * page_size
     if len(lengths) == batch and max(lengths) > most:

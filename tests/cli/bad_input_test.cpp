@@ -75,7 +75,6 @@ TEST_CASE("bad kernels and tiles are refused by every command that takes them") 
       {{"simulate"}, {"verify", "--preset", "small"}, {"run", "--out", "results"}},
       {
           {{"--head-dim-v", "32", "--kernel", "cpu:flash1"}, {"head_dim_v", "cpu:flash2"}},
-          {{"--page-size", "16", "--kernel", "gpu:flash2-mma"}, {"page_size", "gpu:flash2-mma", "in pages"}},
           {{"--softcap", "50", "--kernel", "cpu:flash1"}, {"softcap", "cpu:flash2"}},
           {{"--alibi", "--kernel", "cpu:flash1"}, {"alibi", "cpu:flash2"}},
           {{"--learned-sink", "--kernel", "cpu:flash1"}, {"learned_sink", "cpu:flash2"}},

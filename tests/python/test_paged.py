@@ -41,13 +41,25 @@ def _check_same(results, expected):
 @pytest.mark.parametrize("kernel", ["cpu:standard", "cpu:flash1", "cpu:flash2"])
 def test_pages_in_any_order_give_the_same_bits(dtype, kernel):
     q, k, v = _inputs(dtype)
-    options = {"causal": True, "kernel": kernel, "return_lse": True}
+    options = {"kernel": kernel, "return_lse": True}
     expected = ts.attention(q, k, v, key_lengths=_LENGTHS, **options)
     for seed in (1, 2):
         order = np.random.default_rng(seed).permutation(11)
         results = ts.paged_attention(q, *_in_pages((k, v), order), _LENGTHS, **options)
         _check_same(results, expected)
     assert np.isneginf(expected[1][1]).all()  # the sequence without keys
+
+
+def test_masks_of_equal_lengths():
+    q, k, v = _inputs()
+    pools = [array.transpose(0, 2, 1, 3)[:, :64].reshape(12, _PAGE, 2, 24) for array in (k, v)]
+    expected = ts.attention(q, k[:, :, :64], v[:, :, :64], causal=True, window=(9, 0))
+    q_by_rows = q.transpose(0, 2, 1, 3)
+    table = np.arange(12).reshape(3, 4)
+    out = ts.paged_attention(q_by_rows, *pools, table, (64, 64, 64), causal=True, window=(9, 0), layout="bnhd")
+    assert np.array_equal(out.transpose(0, 2, 1, 3), expected)
+    with pytest.raises(TypeError, match="integers"):
+        ts.paged_attention(q_by_rows, *pools, table, (64.0, 64, 64), layout="bnhd")
 
 
 def test_other_layouts_and_columns_of_values():
@@ -76,6 +88,8 @@ def test_other_layouts_and_columns_of_values():
         ({"k_pages": np.zeros((11, 2, 16, 24), np.float16)}, "float32 like q"),
         ({"k_pages": np.zeros((11, 2, 16, 32), np.float32)}, "head size"),
         ({"kernel": "gpu:flash2-mma"}, "in pages"),
+        ({"causal": True}, "longest sequence"),
+        ({"window": (20, 0)}, "longest sequence"),
     ],
 )
 def test_what_does_not_go_together_is_refused(change, told):

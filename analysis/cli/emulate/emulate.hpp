@@ -43,7 +43,8 @@ ReferenceCheck check_reference(const LaunchFile& launch);
 
 /// The launch's bytes, then its lines with bytes, sectors a request and findings beside the source, where the
 /// source can be read.
-Output emulation_text(const KernelMeasurement& kernel);
+/// @param races  whether they were looked for
+Output emulation_text(const KernelMeasurement& kernel, bool races);
 
 /// One JSON object for programs that write kernels.
 std::string verdict_json(const KernelMeasurement& kernel);

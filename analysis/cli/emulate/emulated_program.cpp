@@ -35,7 +35,8 @@ int emulate_program(const EmulateArguments& arguments, const CommandContext& con
   KernelRecord record = emulated_record(context.argv, launches, "");
   record.exit_code = outcome.exit_code;
   context.write_json(to_json_text(record));
-  for (const KernelMeasurement& kernel : record.kernels) context.print(emulation_text(kernel) + "\n");
+  for (const KernelMeasurement& kernel : record.kernels)
+    context.print(emulation_text(kernel, arguments.races) + "\n");
   const bool right =
       std::all_of(launches.begin(), launches.end(), [](const auto& told) { return told.result.right(); });
   return outcome.exit_code != 0 ? outcome.exit_code : right ? kFine : kCheckFailed;

@@ -56,7 +56,7 @@ int run_emulate(const EmulateArguments& arguments, const CommandContext& context
   });
   context.write_json(to_json_text(record));
   context.print(arguments.verdict ? Output(verdict_json(record.kernels[0]))
-                                  : emulation_text(record.kernels[0]) + reference.text);
+                                  : emulation_text(record.kernels[0], options.races) + reference.text);
   return result.right() && reference.right.value_or(true) ? kFine : kCheckFailed;
 }
 

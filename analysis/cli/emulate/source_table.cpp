@@ -36,7 +36,7 @@ Table lines_table(const EmulatedKernel& kernel) {
 
 }  // namespace
 
-Output emulation_text(const KernelMeasurement& kernel) {
+Output emulation_text(const KernelMeasurement& kernel, bool races) {
   const EmulatedKernel& emulated = *kernel.emulated;
   const double read = kernel.measured.at("sm_l2_read_bytes"),
                written = kernel.measured.at("sm_l2_write_bytes");
@@ -54,7 +54,9 @@ Output emulation_text(const KernelMeasurement& kernel) {
   for (const std::string& note : emulated.notes) text += "  " + note + "\n";
   std::string findings = "\n";
   for (const std::string& sentence : finding_sentences(emulated)) findings += sentence + "\n";
-  if (emulated.findings.empty()) findings += "nothing found\n";
+  if (emulated.findings.empty()) {
+    findings += races ? "nothing found\n" : "nothing found; races are looked for with --races\n";
+  }
   return Output(text + "\n") + lines_table(emulated) + findings;
 }
 

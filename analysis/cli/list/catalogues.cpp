@@ -35,7 +35,8 @@ constexpr std::pair<Feature, std::string_view> kRareFeatures[] = {{Feature::desc
                                                                   {Feature::packed_heads, "heads"},
                                                                   {Feature::query_splits, "queries"},
                                                                   {Feature::mask_rules, "`list masks`"},
-                                                                  {Feature::value_dim, "values"}};
+                                                                  {Feature::value_dim, "values"},
+                                                                  {Feature::paged_keys, "keys"}};
 
 bool is_rare(Feature feature) {
   if (score_mod_features().has(feature)) return true;

@@ -45,12 +45,13 @@ constexpr KernelChoiceOption kChoices[] = {
     {"splits", "POLICY",
      "share the keys of a query tile between CTAs, and combine their results: N equal shares, auto as many "
      "as "
-     "fill the SMs, fixed:KEYS of so many keys each, which no batch changes; default none",
+     "fill the SMs, fixed:KEYS of so many keys each, which no batch changes; default the kernel's own, "
+     "mostly none",
      [](KernelChoices& choices, const std::string& field, const std::string& value) {
        choices.splits = parse_split_policy(field, value);
      }},
     {"pack-gqa", kSwitch,
-     "the query heads of a group in one tile, so that K and V are loaded once; default off",
+     "the query heads of a group in one tile, so that K and V are loaded once; default the kernel's own",
      [](KernelChoices& choices, const std::string& field, const std::string& value) {
        if (value != "on" && value != "off") throw BadInput(field, value, "must be on or off");
        choices.pack_gqa = value == "on";

@@ -181,7 +181,8 @@ AttentionProblem ProblemOptions::base() const {
   if (!model) {
     if (tp) throw BadInput("tp", *tp, "must stand with --model");
     if (text("decode"))
-      throw BadInput("--decode", "given", "must stand with --model; else --seqlen-q 1 says the same");
+      throw BadInput("--decode", "given",
+                     "must stand with --model; else say --seqlen-q 1 and --seqlen-k KEYS");
     return kDefaultProblem;
   }
   if (preset) throw BadInput("model", *model, "must stand without --preset");

@@ -224,6 +224,8 @@ std::string model_lines(const std::vector<SimulateJob>& jobs, const std::vector<
   if (!how.replay) return text;
   std::vector<const Machine*> simulated;
   for (const SimulateJob& job : jobs) simulated.push_back(job.machine);
+  const bool several = std::ranges::any_of(runs, [](const RunEntry& run) { return run.passes.size() > 1; });
+  if (several) text += wrapped("Each pass begins with an L2 that holds nothing of the problem.", "  ");
   return text + dram_basis(runs, simulated, how.l2_bytes);
 }
 

@@ -129,9 +129,11 @@ Advice advise(const Kernel& kernel, const AttentionProblem& problem, Direction d
 
 KvInL2 kv_in_l2(const AttentionProblem& problem, const Machine& machine) {
   const std::int64_t heads = problem.batch * problem.heads_kv;
+  std::int64_t keys = 0;
+  for (std::int64_t batch = 0; batch < problem.batch; ++batch) keys += problem.keys_of(batch);
   const std::int64_t bytes =
-      tensor_extent(problem, TensorName::k).bytes() + tensor_extent(problem, TensorName::v).bytes();
-  return {bytes / heads, heads, machine.l2_effective_bytes.value};
+      keys * problem.heads_kv * (problem.head_dim + problem.value_dim()) * element_bytes(problem.dtype);
+  return {std::max<std::int64_t>(1, bytes / heads), heads, machine.l2_effective_bytes.value};
 }
 
 }  // namespace tilescope

@@ -39,6 +39,7 @@ Advice advise(const Kernel& kernel, const AttentionProblem& problem, Direction d
 
 /// K and V of so many key/value heads, and whether what the L2 keeps of streamed data holds them.
 struct KvInL2 {
+  /// Of a key/value head, on the mean of batch entries of unequal lengths.
   std::int64_t head_bytes = 0, heads = 0, kept_bytes = 0;
   std::int64_t heads_that_fit() const { return std::min(heads, kept_bytes / head_bytes); }
 };
