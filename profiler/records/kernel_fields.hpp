@@ -16,14 +16,14 @@
 
 namespace tilescope {
 
-/// [x, y, z]
+/// [x, y, z]; 0 where a launch does not say.
 struct Extent {
-  static Json schema() { return defined("extent", array_schema(schema_of(Integer{1}), 3)); }
+  static Json schema() { return defined("extent", array_schema(schema_of(Integer{0}), 3)); }
   Json write(const std::array<std::int64_t, 3>& extent) const { return extent; }
   std::array<std::int64_t, 3> read(const JsonField& field) const {
     const std::vector<JsonField> sides = field.items();
     if (sides.size() != 3) field.refuse("must be [x, y, z]");
-    return {sides[0].integer(1), sides[1].integer(1), sides[2].integer(1)};
+    return {sides[0].integer(0), sides[1].integer(0), sides[2].integer(0)};
   }
 };
 

@@ -106,8 +106,8 @@ std::string csv_row(const RunRecord& record, const RunEntry& run, const BenchRat
                      record.machine.name.value_or(record.machine.cpu.value_or("")), run.kernel, p.batch,
                      p.heads, p.heads_kv, p.seqlen_q, p.seqlen_k, p.head_dim, to_string(p.dtype),
                      p.causal ? "yes" : "no", p.window_left, p.window_right, mask_column(p.mask),
-                     fmt::join(p.key_lengths, " "), p.page_size, p.scale(), rate.what(), rate.median_s, measured,
-                     1e-12 * rate.paper_flops_per_second, 1e-12 * rate.useful_flops_per_second);
+                     fmt::join(p.key_lengths, " "), p.page_size, p.scale(), rate.what(), rate.median_s,
+                     measured, 1e-12 * rate.paper_flops_per_second, 1e-12 * rate.useful_flops_per_second);
 }
 
 }  // namespace
@@ -147,7 +147,8 @@ std::vector<BenchRate> bench_rates(const RunEntry& run) {
 std::string bench_csv(const RunRecord& record) {
   std::string text =
       "device,kernel,batch,heads,heads_kv,seqlen_q,seqlen_k,head_dim,dtype,causal,window_left,window_right,"
-      "mask,key_lengths,page_size,scale,direction,median_s,passes,tile,diagonal_slices,fp8_sums,ordered,min_s,noise,"
+      "mask,key_lengths,page_size,scale,direction,median_s,passes,tile,diagonal_slices,fp8_sums,ordered,min_"
+      "s,noise,"
       "samples,"
       "paper_tflops_per_second,useful_tflops_per_second\n";
   for (const RunEntry& run : record.runs) {
