@@ -43,8 +43,10 @@ __device__ __forceinline__ void load_paged_tile(SharedTile<kCols> tile, const De
   constexpr int kChunks = SharedTile<kCols>::kChunks;
   constexpr int kRowStep = kThreads / kChunks;
   static_assert(kThreads % kChunks == 0 && kRows % kRowStep == 0);
+  // As in load_tile(): found again, rather than carried through the caller's loop.
+  asm volatile("" : "+r"(thread));
   const int chunk = thread % kChunks, in_page = first_key & ((1 << log2_size) - 1);
-#pragma unroll
+#pragma unroll 4
   for (int i = 0; i < kRows; i += kRowStep) {
     const int row = i + thread / kChunks, key = in_page + row;
     const bool exists = chunk * 8 < head_dim && first_key + row < keys;
