@@ -207,7 +207,7 @@ __global__ __launch_bounds__(DecodeShape{kHeadDim}.threads(), DecodeShape::kCtas
   constexpr TileShape kTile = kShape.tile();
   constexpr int kStages = kShape.stages(), kAhead = kStages - 1, kThreads = kShape.threads();
   constexpr int kDBlocks = kHeadDim / 16, kMostPages = kShape.most_pages();
-  static_assert(kStages * kMostPages <= kThreads);
+  static_assert(kMostPages <= 32);
   static_assert(kShape.part_bytes() <= kShape.rows() &&
                 kTile.block_m * kHeadDim * 2 <= kShape.rows() - kShape.q());
   using Tile = SharedTile<kHeadDim>;
@@ -261,8 +261,11 @@ __global__ __launch_bounds__(DecodeShape{kHeadDim}.threads(), DecodeShape::kCtas
   Fragment q[kDBlocks] = {};
   if (!range.empty()) {
     if constexpr (kPaged) {
-      if (thread < kStages * kMostPages) {
-        stage_pages[thread] = page_of_step(thread / kMostPages, thread % kMostPages);
+      if (thread < kMostPages) {
+#pragma unroll
+        for (int step = 0; step < kStages; ++step) {
+          stage_pages[step * kMostPages + thread] = page_of_step(step, thread);
+        }
       }
       __syncthreads();
     }
