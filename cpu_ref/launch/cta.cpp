@@ -112,7 +112,7 @@ std::byte* Cta::PagedRows::row(int index) const {
 }
 
 Cta::Region Cta::access(TensorName name, AccessKind kind, const TileCoord& at) {
-  const bool in_pages = problem().page_size > 0 && ends_at_padding(name);
+  const bool in_pages = lies_in_pages(problem(), name);
   Tensor& tensor = in_pages ? tensors_->pool(name) : (*tensors_)[name];
   const TileIndexing indexing = tensor_extent(problem(), name).indexing;
   const bool by_m = indexing != TileIndexing::n, by_n = indexing != TileIndexing::m;

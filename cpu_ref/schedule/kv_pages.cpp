@@ -16,19 +16,26 @@ bool loads_keys_or_values(const std::vector<Operand>& operands) {
   });
 }
 
-}  // namespace
-
-std::int64_t kv_page_table_row(const AttentionProblem& problem) {
+/// Entries of a batch entry's row: one for each page of its keys, and to the end of the last sector.
+std::int64_t entries_of_row(const AttentionProblem& problem) {
   const std::int64_t pages = ceil_div(problem.seqlen_k, problem.page_size);
   return ceil_div(pages, kEntriesASector) * kEntriesASector;
+}
+
+}  // namespace
+
+TensorExtent pool_extent(const AttentionProblem& problem, TensorName name, const KvPageTable& pages) {
+  TensorExtent extent = tensor_extent(problem, name);
+  extent.batch = pages.pool;
+  extent.rows = pages.page_size;
+  return extent;
 }
 
 KvPageTable draw_kv_pages(const AttentionProblem& problem) {
   const auto pages_of = [&](std::int64_t batch) {
     return ceil_div(problem.keys_of(batch), problem.page_size);
   };
-  KvPageTable table{
-      .page_size = problem.page_size, .row = kv_page_table_row(problem), .pool = 0, .entries = {}};
+  KvPageTable table{.page_size = problem.page_size, .row = entries_of_row(problem), .pool = 0, .entries = {}};
   std::int64_t taken = 0;
   for (std::int64_t batch = 0; batch < problem.batch; ++batch) taken += pages_of(batch);
   table.pool = taken + std::max<std::int64_t>(1, taken / 4);

@@ -25,8 +25,13 @@ struct KvPageTable {
   }
 };
 
-/// Entries of a batch entry's row: one for each page of its keys, and to the end of the last sector.
-std::int64_t kv_page_table_row(const AttentionProblem& problem);
+/// Whether a tensor of the problem lies in pages.
+inline bool lies_in_pages(const AttentionProblem& problem, TensorName name) {
+  return problem.page_size > 0 && ends_at_padding(name);
+}
+
+/// Of the pool in which such a tensor lies: its batch entries are pages.
+TensorExtent pool_extent(const AttentionProblem& problem, TensorName name, const KvPageTable& pages);
 
 /// Pages in an order drawn from the problem's seed, in a pool with a fifth, and at least one, that is
 /// somebody else's. Precondition: the problem has pages.

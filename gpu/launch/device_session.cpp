@@ -105,16 +105,8 @@ DeviceSession::DeviceSession(const Kernel& row, PassLauncher launch, const Atten
 }
 
 TensorExtent DeviceSession::extent_of(TensorName name) const {
-  TensorExtent extent = tensor_extent(problem_, name, programs_.front().splits.count);
-  if (in_pages(name)) {
-    extent.batch = kv_pages_.pool;
-    extent.rows = kv_pages_.page_size;
-  }
-  return extent;
-}
-
-bool DeviceSession::in_pages(TensorName name) const {
-  return problem_.page_size > 0 && ends_at_padding(name);
+  if (lies_in_pages(problem_, name)) return pool_extent(problem_, name, kv_pages_);
+  return tensor_extent(problem_, name, programs_.front().splits.count);
 }
 
 DeviceTensor DeviceSession::device_tensor(TensorName name) const {
@@ -182,7 +174,7 @@ void DeviceSession::upload(TensorName name, const Tensor& source) {
 
 void DeviceSession::upload_inputs(const TensorSet& tensors, std::span<const TensorName> names) {
   for (const TensorName name : names) {
-    if (holds(name)) upload(name, in_pages(name) ? tensors.pool(name) : tensors[name]);
+    if (holds(name)) upload(name, lies_in_pages(problem_, name) ? tensors.pool(name) : tensors[name]);
   }
 }
 
@@ -222,7 +214,7 @@ Tensor DeviceSession::head(TensorName name, std::int64_t batch_head) {
   const TensorExtent extent = tensor_extent(problem_, name);
   Tensor head({1, 1, extent.rows, extent.cols}, extent.dtype);
   const std::int64_t batch = batch_head / extent.heads;
-  if (in_pages(name)) {
+  if (lies_in_pages(problem_, name)) {
     Tensor page({1, 1, kv_pages_.page_size, extent.cols}, extent.dtype);
     head.poison();
     for (std::int64_t key = 0; key < problem_.keys_of(batch); key += kv_pages_.page_size) {

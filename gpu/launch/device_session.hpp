@@ -76,7 +76,6 @@ class DeviceSession {
 
  private:
   KernelArguments arguments(std::size_t index) const;
-  bool in_pages(TensorName name) const;
   DeviceTensor device_tensor(TensorName name) const;
   DeviceDescales device_descales(TensorName of) const;
   void download_head(TensorName name, std::int64_t batch, std::int64_t head, void* destination);

@@ -114,10 +114,7 @@ KvPageTable page_table_of(const AttentionProblem& problem, const GivenPages& pag
 }
 
 void take_pool(const Kernel& kernel, TensorSet& tensors, TensorName name, const HostArray& array) {
-  TensorExtent extent = tensor_extent(tensors.problem(), name);
-  extent.batch = tensors.kv_pages().pool;
-  extent.rows = tensors.kv_pages().page_size;
-  tensors.pool(name) = taken(kernel, extent, array);
+  tensors.pool(name) = taken(kernel, pool_extent(tensors.problem(), name, tensors.kv_pages()), array);
 }
 
 /// @param data in C order
