@@ -239,6 +239,15 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
   return options;
 }
 
+std::vector<TileShape> Flash3::tile_choices(const AttentionProblem& problem, PassName pass) {
+  const TileShape tile = default_options(problem)[pass].tile;
+  if (pass != PassName::forward || is_fp8(problem.dtype)) return {tile};
+  const auto of_height = [&](bool low) {
+    return flash3_forward_shape(static_cast<int>(problem.head_dim), low).tile;
+  };
+  return {tile, of_height(tile != of_height(true))};
+}
+
 bool Flash3::persistent(const TileProgram& program) {
   return program.query_splits() == 1 && can_persist(program.problem) && program.grid.heads_in_turn();
 }

@@ -30,6 +30,14 @@ struct Flash3ScaledRows {
   float shift[2] = {0.0f, 0.0f};  // -max, times the exponent's scale, plus the power
   float factor[2];                // what a raised maximum makes of what was summed before
 
+  /// Before the first tile. Rows beyond the matrix may be whatever their buffer held: no score of theirs is to
+  /// ask for a higher maximum.
+  static __device__ __forceinline__ Flash3ScaledRows starting(bool inside) {
+    Flash3ScaledRows rows;
+    if (!inside) rows.max[0] = rows.max[1] = -kMinusInfinity;
+    return rows;
+  }
+
   /// Turns the scores into un-normalised probabilities, relative to the maxima as they are; `tile_sum` takes
   /// their sums.
   template <int kScores>
@@ -62,9 +70,12 @@ struct Flash3ScaledRows {
     tile_sum[0] = chains[0][0] + chains[0][1];
     tile_sum[1] = chains[1][0] + chains[1][1];
   }
-  /// Whether the maxima of this thread's rows keep P in range. Never those of a row that has seen no key.
+  /// Whether the maxima of this thread's rows keep P in range. Never those of a row that has seen no key; NaN
+  /// stays what it is.
   __device__ __forceinline__ bool maxima_suffice(const float (&tile_sum)[2]) const {
-    const auto small = [&](int half) { return tile_sum[half] <= kLargestSum && max[half] != kMinusInfinity; };
+    const auto small = [&](int half) {
+      return !(tile_sum[half] > kLargestSum) && max[half] != kMinusInfinity;
+    };
     return small(0) && small(1);
   }
   /// Raises the maxima to the tile's, where they lie below. @param descale  of these scores

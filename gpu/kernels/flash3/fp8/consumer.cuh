@@ -142,7 +142,7 @@ struct Flash3Fp8Consumer {
       sm90::wait(shared.q_full(q_buffer()), q.full_parity(), "Q");
       item = items[q_buffer()];
       if (item.block < 0) return false;
-      range = kv_tiles(args.band, kShape.tile, item.block);
+      range = item.template tiles<kShape>(args);
       if (!range.empty()) break;
       const int here = thread_again();
       store_empty_rows<sm90::WgmmaType::bf16>(args, item, first_query(item) + 16 * (here / 32), here % 32);
@@ -252,7 +252,7 @@ struct Flash3Fp8Consumer {
   /// The first tile of an item, its scores being there.
   __device__ __forceinline__ void first_softmax() {
     release_k();
-    rows = {};
+    rows = decltype(rows)::starting(first_query(item) < args.band.seqlen_q);
     if (group == 0 && thread == 0) note_step(args.clock, 0, item.index());
     softmax(0, std::true_type{}, probs);
     rows.factor[0] = rows.factor[1] = 1.0f;
