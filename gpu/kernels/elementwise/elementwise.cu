@@ -159,43 +159,53 @@ struct ConvertArguments {
   bool sums_may_lack = false;  // of q tiles that see no key
 };
 
+/// Four elements, stored as one.
+template <typename Element>
+struct alignas(4 * sizeof(Element)) Four {
+  Element x[4];
+};
+
+template <typename Element>
+__device__ __forceinline__ void store_rounded(Element* target, float sum, float factor) {
+  *target = narrow<Element>(sum * factor);
+}
+template <typename Element>
+__device__ __forceinline__ void store_rounded(Element* target, const float4& sums, float factor) {
+  *reinterpret_cast<Four<Element>*>(target) = {
+      narrow<Element>(sums.x * factor), narrow<Element>(sums.y * factor), narrow<Element>(sums.z * factor),
+      narrow<Element>(sums.w * factor)};
+}
+
+/// kChunks: a lane takes four sums at a time. Lanes go on from row to row, so that a request has whole
+/// sectors, none is read twice, and no lane rests.
 template <typename Element, bool kChunks>
-__global__ void convert_pass(const __grid_constant__ ConvertArguments args, int lanes) {
-  using Part = std::conditional_t<kChunks, Chunk<Element>, Element>;
-  constexpr int kWidth = sizeof(Part) / sizeof(Element);
+__global__ void convert_pass(const __grid_constant__ ConvertArguments args) {
+  using Sum = std::conditional_t<kChunks, float4, float>;
+  constexpr int kWidth = sizeof(Sum) / sizeof(float), kInFlight = 4;
   // Whichever heads the tensors have, the grid counts those.
   const CtaWork work = cta_work(args.common.grid, {args.heads, 1}, CtaHeads::query, 1, work_item());
-  const int batch = work.batch, head = work.first_head;
-  const int thread = static_cast<int>(threadIdx.x);
-  const int end = min_of(args.seqlen, work.end_block * args.block_rows);
+  const int batch = work.batch, head = work.first_head, first_row = work.first_block * args.block_rows;
+  const int parts = args.common.head_dim / kWidth;  // of a row
+  const int end = (min_of(args.seqlen, work.end_block * args.block_rows) - first_row) * parts;
   gpu::sm90::let_next_kernel_begin();
   gpu::sm90::wait_for_kernel_before();
   const bool lacks = args.sums_may_lack && kv_tiles(args.common.band, args.tile, work.first_block).empty();
-  for (int row = work.first_block * args.block_rows + thread / lanes; row < end;
-       row += kElementwiseThreads / lanes) {
-    for (int i = 0; i < args.count; ++i) {
-      const auto* source = args.conversions[i].source.row<const float>(batch, head, row);
-      auto* target = args.conversions[i].target.row<Element>(batch, head, row);
-      const float factor = args.conversions[i].factor;
-      for (int col = thread % lanes * kWidth; col < args.common.head_dim; col += lanes * kWidth) {
-        if constexpr (kChunks) {
-          float4 parts[kWidth / 4];  // all asked for before the first is used
+  for (int i = 0; i < args.count; ++i) {
+    const Conversion& of = args.conversions[i];
+    for (int first = static_cast<int>(threadIdx.x); first < end; first += kInFlight * kElementwiseThreads) {
+      Sum sums[kInFlight] = {};
 #pragma unroll
-          for (int i = 0; i < kWidth / 4; ++i) {
-            parts[i] = lacks ? float4{} : reinterpret_cast<const float4*>(source + col)[i];
-          }
-          Chunk<Element> rounded;
+      for (int k = 0; k < kInFlight; ++k) {
+        const int part = first + k * kElementwiseThreads, row = first_row + part / parts;
+        if (part >= end || lacks) continue;
+        sums[k] = *reinterpret_cast<const Sum*>(of.source.row<const float>(batch, head, row) +
+                                                part % parts * kWidth);
+      }
 #pragma unroll
-          for (int i = 0; i < kWidth / 4; ++i) {
-            rounded.x[4 * i] = narrow<Element>(parts[i].x * factor);
-            rounded.x[4 * i + 1] = narrow<Element>(parts[i].y * factor);
-            rounded.x[4 * i + 2] = narrow<Element>(parts[i].z * factor);
-            rounded.x[4 * i + 3] = narrow<Element>(parts[i].w * factor);
-          }
-          *reinterpret_cast<Chunk<Element>*>(target + col) = rounded;
-        } else {
-          target[col] = narrow<Element>(lacks ? 0.0f : source[col] * factor);
-        }
+      for (int k = 0; k < kInFlight; ++k) {
+        const int part = first + k * kElementwiseThreads, row = first_row + part / parts;
+        if (part >= end) continue;
+        store_rounded(of.target.row<Element>(batch, head, row) + part % parts * kWidth, sums[k], of.factor);
       }
     }
   }
@@ -255,8 +265,7 @@ void launch_convert(const TileProgram& program, const KernelArguments& arguments
   grid.early = early;
   dispatch_element(program.problem.dtype, [&]<typename Element>() {
     launch_ctas(chunks ? convert_pass<Element, true> : convert_pass<Element, false>, program.name, grid,
-                {kElementwiseThreads, 0}, stream, convert,
-                lanes_for(arguments.head_dim, chunks ? Chunk<Element>::kSize : 1));
+                {kElementwiseThreads, 0}, stream, convert);
   });
 }
 

@@ -7,7 +7,7 @@
 namespace tilescope {
 
 /// Rows of threads: one warp works on a row at a time.
-inline constexpr int kElementwiseThreads = 128;
+inline constexpr int kElementwiseThreads = 256;
 
 /// delta = rowsum(dO * O) in fp32; zeroes dq_accum where the problem holds one, or the flags of DqStart. Sums
 /// the gradients of learned sinks, in whatever order CTAs end. Source: FlashAttention-2, Algorithm 2, line 4.

@@ -55,57 +55,51 @@ struct ForwardChoice {
   bool packed = false;
 };
 
-/// What a multiprocessor takes for a kv tile, and for the ends of a q tile. [us, of an H200: NOTES.md]
-struct ForwardTimes {
-  double step, ends;
-};
-ForwardTimes forward_times(const Flash3ForwardShape& shape) {
-  constexpr double kEnds = 1.8;
+/// What a multiprocessor takes for a kv tile. [us, of an H200: NOTES.md]
+double forward_step(const Flash3ForwardShape& shape) {
   struct Row {
     int head_dim;
     double step;
   };
-  constexpr Row kWhole[] = {{64, 1.05}, {80, 1.8},  {96, 1.7},   {112, 1.75},
-                            {128, 1.8}, {160, 0.9}, {192, 1.05}, {256, 1.4}};
-  constexpr Row kLow[] = {{64, 1.0}, {96, 1.5}, {128, 0.97}, {192, 0.88}, {256, 1.07}};
+  constexpr Row kWhole[] = {{64, 0.87},  {80, 1.6},   {96, 1.18}, {112, 1.44},
+                            {128, 1.34}, {160, 0.91}, {192, 1.0}, {256, 1.25}};
+  constexpr Row kLow[] = {{64, 0.57}, {96, 1.2}, {128, 0.83}, {192, 0.72}, {256, 0.87}};
   const auto step_of = [&](const auto& rows) {
     return std::find_if(std::begin(rows), std::end(rows),
                         [&](const Row& row) { return row.head_dim == shape.head_dim; })
         ->step;
   };
-  return {shape.splits_keys ? step_of(kLow) : step_of(kWhole), kEnds};
+  return shape.splits_keys ? step_of(kLow) : step_of(kWhole);
 }
 
 /// When the pass ends. [us]
 double end_of_forward(const AttentionProblem& problem, const ForwardChoice& choice) {
-  constexpr double kWriteKiB = 0.008, kCombine = 0.9, kCombineWave = 3.9, kReadMB = 0.46;  // us
+  // us: before and behind all tiles, of a q tile's ends, of a KiB that a split writes, of the pass that
+  // combines
+  constexpr double kBase = 5.5, kEnds = 2.6, kWriteKiB = 0.017, kCombine = 2.3, kCombineMB = 0.83;
   const Flash3ForwardShape shape = flash3_forward_shape(static_cast<int>(problem.head_dim), choice.low);
-  const ForwardTimes times = forward_times(shape);
+  const double step = forward_step(shape);
   VisibleBand band = problem.band();
   const std::int64_t heads = problem.batch * (choice.packed ? problem.heads_kv : problem.heads);
   if (choice.packed) band.seqlen_q *= static_cast<int>(problem.group_size());
   const bool split = choice.splits > 1;
-  const double head_dim = static_cast<double>(problem.head_dim);
-  const double ends = times.ends + (split ? kWriteKiB * shape.tile.block_m * 4 * head_dim / 1024 : 0.0);
+  const double row_bytes = 4.0 * static_cast<double>(problem.head_dim);
+  const double ends = kEnds + (split ? kWriteKiB * shape.tile.block_m * row_bytes / 1024 : 0.0);
   const double end = end_of_tiles(num_m_blocks(band, shape.tile), heads * choice.splits, [&](int block) {
-    return ceil_div(kv_tiles(band, shape.tile, block).count(), choice.splits) * times.step + ends;
+    return ceil_div(kv_tiles(band, shape.tile, block).count(), choice.splits) * step + ends;
   });
-  if (!split) return end;
-  const std::int64_t ctas = heads * ceil_div(band.seqlen_q, kCombinedRows);
-  const std::int64_t at_once = kHopperMultiprocessors * (2048 / combine_threads_of(problem.head_dim));
+  if (!split) return kBase + end;
   const double rows = static_cast<double>(problem.batch * problem.heads * problem.seqlen_q);
-  return end + kCombine + kCombineWave * static_cast<double>((ctas + at_once - 1) / at_once) +
-         kReadMB * 1e-6 * choice.splits * rows * 4 * head_dim;
+  return kBase + end + kCombine + kCombineMB * 1e-6 * choice.splits * rows * row_bytes;
 }
 
 /// The way that ends first.
 ForwardChoice forward_choice(const AttentionProblem& problem) {
-  constexpr int kMostTiles = 3 * kHopperMultiprocessors;  // of 64 rows; more fill the device whole
-  constexpr int kMostItems = 8 * kHopperMultiprocessors;  // tiles with their splits
-  constexpr double kShareOfOthers = 0.95;                 // that a choice is tried for
+  constexpr int kMostTiles = 8 * kHopperMultiprocessors;   // of 64 rows; more fill the device whole
+  constexpr int kMostItems = 10 * kHopperMultiprocessors;  // tiles with their splits
+  constexpr double kShareOfOthers = 0.98;                  // that a choice is tried for
   constexpr int kMostSplits = 16;
   if (is_fp8(problem.dtype)) return {};
-  const bool short_walks = most_seen(problem).keys < 512;  // nobody would notice
   const int head_dim = static_cast<int>(problem.head_dim);
   ForwardChoice best;
   double first = end_of_forward(problem, best);
@@ -116,9 +110,9 @@ ForwardChoice forward_choice(const AttentionProblem& problem) {
     for (const bool low : {false, true}) {
       const TileShape tile = flash3_forward_shape(head_dim, low).tile;
       const std::int64_t tiles = heads * ((rows + tile.block_m - 1) / tile.block_m);
-      if (low && (short_walks || tiles > kMostTiles)) continue;
+      if (low && tiles > kMostTiles) continue;
       const std::int64_t most =
-          short_walks ? 1 : std::min({std::int64_t{kMostSplits}, kMostItems / tiles, problem.seqlen_k / 256});
+          std::min({std::int64_t{kMostSplits}, kMostItems / tiles, most_seen(problem).keys / 256});
       for (int splits = 1; splits <= std::max<std::int64_t>(most, 1); ++splits) {
         const double end = end_of_forward(problem, {low, splits, packed});
         if (end >= kShareOfOthers * first) continue;

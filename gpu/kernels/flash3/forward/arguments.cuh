@@ -53,14 +53,17 @@ struct Flash3Item {
   __device__ __forceinline__ int batch(const Flash3ForwardArguments& args) const {
     return args.splits.count == 1 ? part : part % args.batches;
   }
-  /// Of the keys that its rows see, those of its split. Rows beyond the matrix, which nobody stores, ask for no
-  /// mask.
-  template <auto kShape>
+  /// Of the keys that its rows see, those of its split. Rows beyond the matrix, which nobody stores, ask for
+  /// no mask.
+  /// @tparam kMasked  all tiles are masked
+  template <auto kShape, bool kMasked = false>
   __device__ __forceinline__ TileRange tiles(const Flash3ForwardArguments& args) const {
-    const int first_row = block * kShape.tile.block_m;
-    const int last_row = min(args.band.seqlen_q, first_row + kShape.tile.block_m) - 1;
-    const TileRange all =
-        tilescope::detail::kv_tiles_of_rows(args.band, kShape.tile, first_row, last_row, false);
+    const auto unmasked = [&] {
+      const int first_row = block * kShape.tile.block_m;
+      const int last_row = min(args.band.seqlen_q, first_row + kShape.tile.block_m) - 1;
+      return tilescope::detail::kv_tiles_of_rows(args.band, kShape.tile, first_row, last_row, false);
+    };
+    const TileRange all = kMasked ? kv_tiles(args.band, kShape.tile, block) : unmasked();
     return args.splits.count == 1 ? all : args.splits.part_of(all, part / args.batches);
   }
   __device__ __forceinline__ int wave_parity() const { return static_cast<int>(place & 1); }

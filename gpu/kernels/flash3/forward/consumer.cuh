@@ -146,7 +146,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
   __device__ __forceinline__ void first_softmax() {
     release_k();
     if (needs_mask(own_begin)) mask_tile(own_begin);
-    rows = Flash3Rows::starting(kSkips || first_query(item) < args.band.seqlen_q);
+    rows = Flash3Rows::starting(kShape.skips || first_query(item) < args.band.seqlen_q);
     if (group == 0 && thread == 0) note_step(args.clock, 0, item.index());
     float tile_sum[2];
     rows.raise_to(scores, args.exponent_scale);

@@ -30,8 +30,8 @@ struct Flash3ScaledRows {
   float shift[2] = {0.0f, 0.0f};  // -max, times the exponent's scale, plus the power
   float factor[2];                // what a raised maximum makes of what was summed before
 
-  /// Before the first tile. Rows beyond the matrix may be whatever their buffer held: no score of theirs is to
-  /// ask for a higher maximum.
+  /// Before the first tile. Rows beyond the matrix may be whatever their buffer held: no score of theirs is
+  /// to ask for a higher maximum.
   static __device__ __forceinline__ Flash3ScaledRows starting(bool inside) {
     Flash3ScaledRows rows;
     if (!inside) rows.max[0] = rows.max[1] = -kMinusInfinity;

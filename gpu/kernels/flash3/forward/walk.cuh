@@ -80,7 +80,7 @@ struct Flash3ForwardWalk {
     sm90::wait(shared.q_full(q_buffer()), q.full_parity(), "Q");
     item = items[q_buffer()];
     if (item.block < 0) return false;
-    range = item.template tiles<kShape>(args);
+    range = item.template tiles<kShape, kObserved>(args);
     if (range.empty()) return false;
     // The mask gives scores their sign.
     if (kObserved || args.score_sign < 0.0f) range.full_end = range.full_begin;
