@@ -174,6 +174,14 @@ TEST_CASE("diff compares the kernels of a command over all their launches") {
   check_refused({{"diff", runs, new_path}, {"NEW", new_path, "same problem and kernel"}});
 }
 
+TEST_CASE("records that share no run are told apart by the fields of the nearest, with what compares them") {
+  RunRecord paged = record_of({run_of("gpu:b"), run_of("gpu:a")});
+  for (RunEntry& run : paged.runs) run.problem.page_size = 16;
+  const Files files(record_of({run_of("gpu:a")}), paged);
+  check_refused({{"diff", files.base, files.now},
+                 {"page_size none, now 16. `tilescope report " + files.base + " " + files.now + "`"}});
+}
+
 TEST_CASE("diff refuses what it cannot compare") {
   const Files files(record_of({run_of("gpu:a")}), record_of({run_of("gpu:b")}));
   std::ofstream(files.folder.path() / "damaged.json") << "{\"schema\": \"tilescope.run/1\", \"runs\": [";

@@ -202,10 +202,7 @@ int diff(const DiffOptions& options, const CommandContext& context) {
   const RunRecord base = comparable_record(options.base, read_text_file(options.base));
   const RunRecord now = comparable_record(options.now, read_text_file(options.now));
   const RecordDiff diff = diff_records(base, now, budgets, options.only);
-  if (diff.common.empty()) {
-    throw BadInput("NEW", options.now,
-                   "must have a run of the same problem and kernel as BASE = " + options.base);
-  }
+  require_common(diff, options.base, options.now);
   require_compared(diff, budgets);
   context.write_json(to_json_text(diff));
   context.print(as_output(diff, options.allow_gone, options.explain, context.format));

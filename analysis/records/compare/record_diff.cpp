@@ -2,10 +2,12 @@
 #include "analysis/records/compare/record_diff.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/records/record_parts.hpp"
 #include "common/nearest_names.hpp"
 #include "common/quantity.hpp"
 
@@ -25,6 +27,29 @@ std::string variant(const RunEntry& run) {
 
 bool same_subject(const RunEntry& a, const RunEntry& b) {
   return a.kernel == b.kernel && a.problem == b.problem && a.pages == b.pages;
+}
+
+/// What tells the subjects of two runs apart: "page_size 16, now none".
+std::vector<std::string> subject_changes(const RunEntry& base, const RunEntry& now) {
+  const auto subject = [](const RunEntry& run) {
+    Json fields = problem_json(run.problem);
+    fields["kernel"] = run.kernel;
+    fields["pages"] = to_string(run.pages);
+    return fields;
+  };
+  const Json was = subject(base), is = subject(now);
+  const auto text = [](const Json& fields, const std::string& name) {
+    const Json value = fields.value(name, Json());
+    return value.is_null() ? "none" : value.is_string() ? value.get<std::string>() : value.dump();
+  };
+  std::vector<std::string> changes;
+  Json names = was;
+  names.update(is);
+  for (const auto& [name, value] : names.items()) {
+    if (text(was, name) != text(is, name))
+      changes.push_back(fmt::format("{} {}, now {}", name, text(was, name), text(is, name)));
+  }
+  return changes;
 }
 
 /// What two simulations must share to be compared; null where nothing was simulated.
@@ -231,6 +256,21 @@ RecordDiff diff_records(const RunRecord& base, const RunRecord& now, const std::
     }
   }
   return diff;
+}
+
+void require_common(const RecordDiff& diff, const std::string& base, const std::string& now) {
+  if (!diff.common.empty()) return;
+  std::vector<std::string> least;
+  for (const RunEntry* run : diff.only_now) {
+    if (diff.only_base.empty()) break;
+    std::vector<std::string> changes = subject_changes(*diff.only_base.front(), *run);
+    if (least.empty() || changes.size() < least.size()) least = std::move(changes);
+  }
+  const std::string told = least.empty() ? "a record is empty" : fmt::format("{}", fmt::join(least, "; "));
+  throw BadInput("NEW", now,
+                 fmt::format("must have a run of the same problem and kernel as BASE = {0}: {1}. `tilescope "
+                             "report {0} {2}` lays different problems side by side",
+                             base, told, now));
 }
 
 void require_compared(const RecordDiff& diff, const std::vector<NamedBudget>& budgets) {

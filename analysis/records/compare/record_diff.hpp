@@ -114,6 +114,10 @@ RunRecord comparable_record(const std::string& source, std::string_view text);
 RecordDiff diff_records(const RunRecord& base, const RunRecord& now, const std::vector<NamedBudget>& budgets,
                         bool only_budgeted = false);
 
+/// Refuses records that share no run.
+/// @param base, now  what messages call them @throws BadInput with what the nearest runs differ in
+void require_common(const RecordDiff& diff, const std::string& base, const std::string& now);
+
 /// Refuses a budget that nothing was held to.
 /// @throws BadInput naming the budget, and why its metrics were not compared
 void require_compared(const RecordDiff& diff, const std::vector<NamedBudget>& budgets);
