@@ -120,9 +120,6 @@ def paged_attention(
             "must be left out where lengths differ: masks are aligned with the end of the longest sequence, not with each",
         )
     pages, heads_kv, page_size, _ = of_k
-    most = table.shape[1] * page_size
-    if len(lengths) == batch and max(lengths) > most:
-        raise bad_input("key_lengths", max(lengths), f"must not exceed {table.shape[1]} pages of {page_size} keys, {most}")
     try:
         problem = Problem(
             batch=batch, heads=heads, heads_kv=heads_kv, seqlen_q=seqlen_q, seqlen_k=max((1, *lengths)), head_dim=head_dim,
@@ -133,6 +130,9 @@ def paged_attention(
         if error.field not in ("heads_kv", "page_size"):
             raise
         raise _refuse("k_pages", arrays[1], f"has {error}", layout) from None
+    most = table.shape[1] * page_size
+    if len(lengths) == batch and max(lengths) > most:
+        raise bad_input("key_lengths", max(lengths), f"must not exceed {table.shape[1]} pages of {page_size} keys, {most}")
     out = np.empty((*arrays[0].shape[:3], of_v[3]), _numpy_type(problem._handle.output_type(), arrays[0]))
     lse = np.empty((batch, heads, seqlen_q), np.float32)
     _native.attention_forward(

@@ -182,6 +182,24 @@ TEST_CASE("records that share no run are told apart by the fields of the nearest
                  {"page_size none, now 16. `tilescope report " + files.base + " " + files.now + "`"}});
 }
 
+TEST_CASE("with other tiles a run is held against the one on the same machine") {
+  RunRecord base = record_of({run_of("gpu:a"), run_of("gpu:a")});
+  base.runs[1].passes[0].simulated->machine = "a100-80gb";
+  base.runs[1].passes[0].simulated->dram_read_bytes += 20;
+  RunRecord now = base;
+  for (RunEntry& run : now.runs) run.passes[0].tile.block_m *= 2;
+  std::swap(now.runs[0], now.runs[1]);
+  const Files files(base, now);
+  const ProgramResult same = run_program({"diff", files.base, files.now});
+  CHECK(same.exit_code == 0);
+  CHECK(contains(same.out, "2 runs in both, 0 new, 0 gone"));
+  CHECK(contains(same.out, " 0 moved"));
+
+  now.runs[0].passes[0].simulated->machine = now.runs[1].passes[0].simulated->machine;
+  const Files several(base, now);
+  check_refused({{"diff", several.base, several.now}, {"several of each, on other tiles or machines"}});
+}
+
 TEST_CASE("diff refuses what it cannot compare") {
   const Files files(record_of({run_of("gpu:a")}), record_of({run_of("gpu:b")}));
   std::ofstream(files.folder.path() / "damaged.json") << "{\"schema\": \"tilescope.run/1\", \"runs\": [";
