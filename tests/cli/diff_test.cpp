@@ -194,6 +194,9 @@ TEST_CASE("with other tiles a run is held against the one on the same machine") 
   CHECK(same.exit_code == 0);
   CHECK(contains(same.out, "2 runs in both, 0 new, 0 gone"));
   CHECK(contains(same.out, " 0 moved"));
+  now.runs[0].passes[0].simulated->dram_read_bytes -= 10;  // run 1 of the base
+  const Files less(base, now);
+  CHECK(contains(run_program({"diff", less.base, less.now}).out, "  simulated on a100-80gb"));
 
   now.runs[0].passes[0].simulated->machine = now.runs[1].passes[0].simulated->machine;
   const Files several(base, now);

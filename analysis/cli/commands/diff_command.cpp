@@ -52,8 +52,13 @@ std::string format_budget(const MetricChange& change) {
 
 std::string run_name(const RunEntry& run) {
   if (without_problem(run)) return run.kernel;
-  return run.kernel + "  " + describe(run.problem) +
-         (run.pages == PagePlacement::random ? "  random pages" : "");
+  std::string name = run.kernel + "  " + describe(run.problem);
+  for (const PassRecord& pass : run.passes) {
+    if (!pass.simulated) continue;
+    name += "  simulated on " + pass.simulated->machine;
+    break;
+  }
+  return name + (run.pages == PagePlacement::random ? "  random pages" : "");
 }
 
 /// What the gate says, and whether it lets NEW pass.
