@@ -84,8 +84,15 @@ const Kernel& find_kernel(const std::string& name) {
   throw unknown_name("kernel", name, names);
 }
 
+void require_direction(const AttentionProblem& problem, Direction direction) {
+  if (problem.page_size == 0 || direction == Direction::forward) return;
+  throw BadInput("pass", "bwd",
+                 "must be fwd with page_size: keys and values in pages have a forward pass alone");
+}
+
 void require_supported(const Kernel& kernel, const AttentionProblem& problem, Direction direction,
                        const ProgramOptions& options) {
+  require_direction(problem, direction);
   const std::optional<std::string> reason = kernel.refusal(problem, direction, options);
   if (!reason) return;
   std::string able;

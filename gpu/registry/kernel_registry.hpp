@@ -32,7 +32,10 @@ std::vector<const Kernel*> all_kernels();
 /// @throws UnknownName naming the nearest
 const Kernel& find_kernel(const std::string& name);
 
-/// @throws BadInput with the kernel's reason and those that can, when it refuses a direction of the problem
+/// Refuses a direction of the problem that no kernel could compute. @throws BadInput
+void require_direction(const AttentionProblem& problem, Direction direction);
+/// @throws BadInput as that, or with the kernel's reason and those that can, when it refuses a direction of
+/// the problem
 void require_supported(const Kernel& kernel, const AttentionProblem& problem, Direction direction,
                        const ProgramOptions& options);
 

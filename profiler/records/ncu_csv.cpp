@@ -71,7 +71,7 @@ std::vector<KernelMeasurement> parse_ncu_csv(const std::string& source, std::str
   const auto column = [&](const char* name) {
     const auto at = std::find(header.begin(), header.end(), name);
     if (at == header.end())
-      throw BadInput(source + ": columns", name, "must be among them (ncu --csv --page raw)");
+      throw BadInput(source + ": columns", name, "must be among them (`ncu --csv --page raw`)");
     return static_cast<std::size_t>(at - header.begin());
   };
   const std::size_t name = column("Kernel Name"), grid = column("Grid Size"), block = column("Block Size");

@@ -28,7 +28,7 @@ using GivenPages = std::tuple<std::uintptr_t, std::int64_t, std::int64_t>;
 
 /// Which kernel, and how it cuts its tiles; nothing: the kernel's own choice.
 struct KernelUse {
-  std::string kernel;
+  std::string kernel;                      // empty: what the model takes by default
   std::optional<std::array<int, 2>> tile;  // block_m, block_n
   std::optional<std::string> backward;     // order of the backward pass
   std::optional<std::string> order = {};   // in which CTAs are issued

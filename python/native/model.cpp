@@ -16,11 +16,20 @@
 #include "analysis/records/record_kinds.hpp"
 #include "analysis/report/report.hpp"
 #include "analysis/studies/study.hpp"
-#include "gpu/registry/kernel_registry.hpp"
+#include "gpu/registry/default_kernel.hpp"
 #include "profiler/records/json_fields.hpp"
 
 namespace tilescope::python {
 namespace {
+
+/// The kernel named, or the one that the command line takes where none is.
+const Kernel& kernel_of(const KernelUse& use, const AttentionProblem& problem,
+                        const std::vector<Direction>& directions, const Machine& machine) {
+  if (!use.kernel.empty()) return find_kernel(use.kernel);
+  const TargetMachine target{machine.name, machine.compute_capability()};
+  const auto options = [&](const Kernel& kernel) { return options_of(kernel, problem, use); };
+  return *default_kernel({&target, 1}, problem, directions, options).kernel;
+}
 
 /// One kernel on one problem, planned before anything is replayed.
 struct Job {
@@ -31,7 +40,7 @@ struct Job {
 
 Job plan(const AttentionProblem& problem, const KernelUse& use, const std::vector<Direction>& directions,
          const Machine& machine) {
-  const Kernel& kernel = find_kernel(use.kernel);
+  const Kernel& kernel = kernel_of(use, problem, directions, machine);
   const ProgramOptions options = options_of(kernel, problem, use);
   for (const Direction direction : directions) {
     require_supported(kernel, problem, direction, options);
@@ -86,10 +95,11 @@ std::string simulate(const ModelRequest& request, const nanobind::object& progre
 
 std::string advise(const std::vector<std::string>& argv, const AttentionProblem& problem,
                    const KernelUse& use, const std::string& machine_name, const std::string& passes) {
-  const Kernel& kernel = find_kernel(use.kernel);
   const Machine machine = load_machine(machine_name);
+  const std::vector<Direction> directions = parse_passes(passes);
+  const Kernel& kernel = kernel_of(use, problem, directions, machine);
   RunRecord record = start_record(argv);
-  for (const Direction direction : parse_passes(passes)) {
+  for (const Direction direction : directions) {
     const Advice advice =
         tilescope::advise(kernel, problem, direction, options_of(kernel, problem, use), machine, {});
     record.runs.insert(record.runs.end(), advice.best.begin(), advice.best.end());

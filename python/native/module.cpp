@@ -54,12 +54,13 @@ void raise(const char* name, const Arguments&... arguments) {
 }
 
 /// Told of Python's arguments and not of the command line's: kernel_filter for --kernel-filter, record for
-/// RECORD.
+/// RECORD. A command in backquotes stays as it is typed.
 std::string in_pythons_words(const std::string& text) {
-  static const std::regex option("--([a-z])([a-z-]*)");
+  static const std::regex option("`[^-`][^`]*`|--[a-z][a-z-]*");
   std::string told;
   auto last = text.begin();
   for (std::sregex_iterator match(text.begin(), text.end(), option), none; match != none; ++match) {
+    if (match->str().front() == '`') continue;
     std::string name = match->str().substr(2);
     std::replace(name.begin(), name.end(), '-', '_');
     told.append(last, text.begin() + match->position()).append(name);

@@ -8,7 +8,7 @@ from typing import Any
 
 from . import _native
 
-DEFAULT_KERNEL = "cpu:flash2"
+DEFAULT_KERNEL = "cpu:flash2"  #: of what computes here
 
 
 def kernel_use(
@@ -18,8 +18,11 @@ def kernel_use(
     order: str | None = None,
     scan: str | None = None,
     diagonal_slices: int | None = None,
+    *,
+    default: str = DEFAULT_KERNEL,
 ) -> _native.KernelUse:
-    """What the native functions take. Raises TypeError, which names the argument."""
+    """What the native functions take; ``default=""`` leaves the kernel to the model. Raises TypeError, which names the
+    argument."""
     for name, value in (("kernel", kernel), ("backward", backward), ("order", order), ("scan", scan)):
         if value is not None and not isinstance(value, str):
             raise TypeError(f"{name} must be a name, not {value!r}")
@@ -30,7 +33,7 @@ def kernel_use(
             diagonal_slices = operator.index(diagonal_slices)
         except TypeError:
             raise TypeError(f"diagonal_slices must be an integer, not {diagonal_slices!r}") from None
-    return _native.KernelUse(kernel or DEFAULT_KERNEL, tile, backward, order, scan, diagonal_slices)
+    return _native.KernelUse(kernel or default, tile, backward, order, scan, diagonal_slices)
 
 
 def _two_sides(tile: Any) -> tuple[int, int]:

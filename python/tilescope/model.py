@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _native
 from .errors import bad_input
-from .kernel_use import DEFAULT_KERNEL, kernel_use
+from .kernel_use import kernel_use
 from .problem import Problem, problems_of
 from .records import Diff, Record, Report, load
 from .tables import frame_of
@@ -58,17 +58,16 @@ def _simulate(
     progress: Progress | None,
 ) -> Record:
     several = problems_of(problems)
-    kernels = [kernel or DEFAULT_KERNEL] if kernel is None or isinstance(kernel, str) else list(kernel)
+    kernels = [kernel] if kernel is None or isinstance(kernel, str) else list(kernel)
+    named = [] if kernel is None else [kernels[0] if len(kernels) == 1 else kernels]
     options: dict[str, object] = {"machine": os.fspath(machine)} if replay else {}
     options |= _given(passes=passes, tile=tile, **choices, pages=pages if pages != "contiguous" else None)
-    argv = _argv(
-        function, several[0] if len(several) == 1 else several, kernels[0] if len(kernels) == 1 else kernels, **options
-    )
+    argv = _argv(function, several[0] if len(several) == 1 else several, *named, **options)
     return Record(
         _native.simulate(
             argv,
             [problem._handle for problem in several],
-            [kernel_use(name, tile, **choices) for name in kernels],
+            [kernel_use(name, tile, **choices, default="") for name in kernels],
             os.fspath(machine),
             passes,
             pages,
@@ -94,7 +93,7 @@ def closed_form(
     """Bytes [B] and FLOPs of each pass, by formula.
 
     problems : a Problem, or several
-    kernel : a name of ``tilescope.kernels()``, or several; default: cpu:flash2
+    kernel : a name of ``tilescope.kernels()``, or several; default: as `simulate` takes
     passes : ``fwd``, ``bwd`` or ``fwd+bwd``
     tile : (block_m, block_n); default: each kernel's own
     backward : fused, split, q-outer or single-launch, where the kernel has several orders
@@ -129,6 +128,8 @@ def simulate(
 ) -> Record:
     """The closed forms, and the bytes [B] of each pass replayed through a machine's L2.
 
+    kernel : a name of ``tilescope.kernels()``, or several; default: what the command line takes, gpu:decode for problems
+        like decoding, else the newest of FlashAttention-2 on the A100 and later that takes the problem
     machine : a name of ``tilescope.machines()``, or a machine file that ends in .json
     order, diagonal_slices : as of `closed_form`
     scan : ascending, descending or sawtooth: in which a CTA walks its tiles
@@ -156,7 +157,7 @@ def advise(
 ) -> Record:
     """Which tile, order of CTAs, scan and splits of a kernel are predicted to be done first.
 
-    machine : as of `simulate`; kernel : default gpu:flash2-mma
+    machine, kernel : as of `simulate`
     passes : ``fwd``, ``bwd`` or ``fwd+bwd``
 
     A record of three runs a direction: the best choice, the runner-up (left out where there is one choice), and the
@@ -164,9 +165,8 @@ def advise(
 
     Raises as `simulate`.
     """
-    chosen = kernel or "gpu:flash2-mma"
-    argv = _argv("advise", problem, os.fspath(machine), chosen, passes=passes)
-    text = _native.advise(argv, problem._handle, kernel_use(chosen), os.fspath(machine), passes)
+    argv = _argv("advise", problem, os.fspath(machine), **_given(kernel=kernel), passes=passes)
+    text = _native.advise(argv, problem._handle, kernel_use(kernel, default=""), os.fspath(machine), passes)
     return Record(text, source="advise")
 
 

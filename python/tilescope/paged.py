@@ -9,14 +9,28 @@ from typing import Any
 
 from . import _native
 from .arrays import _NOWHERE, _host_array, _is_torch, _like, _lse_place, _numpy, _numpy_type, _place
-from .errors import bad_input
+from .errors import BadInput, bad_input
 from .kernel_use import kernel_use
 from .problem import Problem, element_type_of
 
 
+#: How a layout reads q and the pools.
+_READ_AS = {
+    "bhnd": ("(B, H, Nq, D)", "(pages, Hkv, page_size, D)"),
+    "bnhd": ("(B, Nq, H, D)", "(pages, page_size, Hkv, D)"),
+}
+
+
+def _refuse(name: str, array: Any, allowed: str, layout: str) -> BadInput:
+    of_q, of_pools = _READ_AS[layout]
+    other = "bnhd" if layout == "bhnd" else "bhnd"
+    read = f'layout="{layout}" reads q as {of_q} and pools as {of_pools}, layout="{other}" pools as {_READ_AS[other][1]}'
+    return bad_input(name, f"an array of shape {array.shape}", f"{allowed}; {read}")
+
+
 def _shape(name: str, array: Any, layout: str) -> tuple[int, ...]:
     if array.ndim != 4:
-        raise bad_input(name, f"an array of shape {array.shape}", "must have four dimensions")
+        raise _refuse(name, array, "must have four dimensions", layout)
     first, second, third, columns = array.shape
     return (first, second, third, columns) if layout == "bhnd" else (first, third, second, columns)
 
@@ -91,9 +105,9 @@ def paged_attention(
         _shape(name, array, layout) for name, array in zip(("q", "k_pages", "v_pages"), arrays)
     )
     if of_k[3] != head_dim:
-        raise bad_input("k_pages", f"an array of shape {arrays[1].shape}", f"must have the head size of q, {head_dim}")
+        raise _refuse("k_pages", arrays[1], f"must have the head size of q, {head_dim}", layout)
     if of_v[:3] != of_k[:3]:
-        raise bad_input("v_pages", f"an array of shape {arrays[2].shape}", "must have the pages and heads of k_pages")
+        raise _refuse("v_pages", arrays[2], f"must have pages and heads as k_pages, {arrays[1].shape}", layout)
     for name, array in (("k_pages", arrays[1]), ("v_pages", arrays[2])):
         if array.dtype != arrays[0].dtype:
             raise bad_input(name, f"an array of {array.dtype}", f"must hold {arrays[0].dtype} like q")
@@ -106,14 +120,19 @@ def paged_attention(
             "must be left out where lengths differ: masks are aligned with the end of the longest sequence, not with each",
         )
     pages, heads_kv, page_size, _ = of_k
+    try:
+        problem = Problem(
+            batch=batch, heads=heads, heads_kv=heads_kv, seqlen_q=seqlen_q, seqlen_k=max((1, *lengths)), head_dim=head_dim,
+            head_dim_v=of_v[3], dtype=element_type_of(arrays[0].dtype), causal=causal, window=window, scale=scale,
+            key_lengths=lengths, page_size=page_size,
+        )  # fmt: skip
+    except BadInput as error:
+        if error.field not in ("heads_kv", "page_size"):
+            raise
+        raise _refuse("k_pages", arrays[1], f"has {error}", layout) from None
     most = table.shape[1] * page_size
     if len(lengths) == batch and max(lengths) > most:
         raise bad_input("key_lengths", max(lengths), f"must not exceed {table.shape[1]} pages of {page_size} keys, {most}")
-    problem = Problem(
-        batch=batch, heads=heads, heads_kv=heads_kv, seqlen_q=seqlen_q, seqlen_k=max((1, *lengths)), head_dim=head_dim,
-        head_dim_v=of_v[3], dtype=element_type_of(arrays[0].dtype), causal=causal, window=window, scale=scale,
-        key_lengths=lengths, page_size=page_size,
-    )  # fmt: skip
     out = np.empty((*arrays[0].shape[:3], of_v[3]), _numpy_type(problem._handle.output_type(), arrays[0]))
     lse = np.empty((batch, heads, seqlen_q), np.float32)
     _native.attention_forward(

@@ -33,6 +33,7 @@ TEST_CASE("bad problems are refused by every command that takes one") {
                        {{"--head-dim", "257"}, {"head_dim", "257", "1 ... 256"}},
                        {{"--head-dim-v", "0"}, {"head_dim_v", "0", "1 ... 256"}},
                        {{"--page-size", "7"}, {"page_size", "7", "power of 2"}},
+                       {{"--page-size", "16", "--pass", "bwd"}, {"pass", "bwd", "must be fwd", "page_size"}},
                        {{"--head-dim-v", "257"}, {"head_dim_v", "257", "1 ... 256"}},
                        {{"--softcap", "-50"}, {"softcap", "-50", "from 0 on"}},
                        {{"--softcap", "50%"}, {"softcap", "50%", "from 0 on"}},

@@ -174,6 +174,35 @@ TEST_CASE("diff compares the kernels of a command over all their launches") {
   check_refused({{"diff", runs, new_path}, {"NEW", new_path, "same problem and kernel"}});
 }
 
+TEST_CASE("records that share no run are told apart by the fields of the nearest, with what compares them") {
+  RunRecord paged = record_of({run_of("gpu:b"), run_of("gpu:a")});
+  for (RunEntry& run : paged.runs) run.problem.page_size = 16;
+  const Files files(record_of({run_of("gpu:a")}), paged);
+  check_refused({{"diff", files.base, files.now},
+                 {"page_size none, now 16. `tilescope report " + files.base + " " + files.now + "`"}});
+}
+
+TEST_CASE("with other tiles a run is held against the one on the same machine") {
+  RunRecord base = record_of({run_of("gpu:a"), run_of("gpu:a")});
+  base.runs[1].passes[0].simulated->machine = "a100-80gb";
+  base.runs[1].passes[0].simulated->dram_read_bytes += 20;
+  RunRecord now = base;
+  for (RunEntry& run : now.runs) run.passes[0].tile.block_m *= 2;
+  std::swap(now.runs[0], now.runs[1]);
+  const Files files(base, now);
+  const ProgramResult same = run_program({"diff", files.base, files.now});
+  CHECK(same.exit_code == 0);
+  CHECK(contains(same.out, "2 runs in both, 0 new, 0 gone"));
+  CHECK(contains(same.out, " 0 moved"));
+  now.runs[0].passes[0].simulated->dram_read_bytes -= 10;  // run 1 of the base
+  const Files less(base, now);
+  CHECK(contains(run_program({"diff", less.base, less.now}).out, "  simulated on a100-80gb"));
+
+  now.runs[0].passes[0].simulated->machine = now.runs[1].passes[0].simulated->machine;
+  const Files several(base, now);
+  check_refused({{"diff", several.base, several.now}, {"several of each, on other tiles or machines"}});
+}
+
 TEST_CASE("diff refuses what it cannot compare") {
   const Files files(record_of({run_of("gpu:a")}), record_of({run_of("gpu:b")}));
   std::ofstream(files.folder.path() / "damaged.json") << "{\"schema\": \"tilescope.run/1\", \"runs\": [";

@@ -169,6 +169,15 @@ TEST_CASE("the published schemas are those of this program, and the citation has
           read_file(std::string(TILESCOPE_SOURCE_DIR "/reports/schemas/") + name + ".schema.json"));
   }
   CHECK(text_lines(list).size() == published + 1);
+  const std::string printed = run_program({"list", "schemas", "run"}).out;
+  CHECK(run_program({"list", "schemas", "run", "--json", "-"}).out == printed);
+  const TemporaryFolder folder;
+  const ProgramResult kept =
+      run_program({"list", "schemas", "run", "--quiet", "--json", "run.json"}, folder.path());
+  CHECK(kept.out == "");
+  CHECK(read_file((folder.path() / "run.json").string()) == printed);
+  CHECK(run_program({"list", "machines", "--template", "--json", "-"}).out ==
+        run_program({"list", "machines", "--template"}).out);
   check_refused({{"list", "schemas", "rnu"}, {"schema", "did you mean run"}});
   const std::string version = run_program({"--version"}).out;  // "tilescope 0.1.0\n"
   CHECK(contains(read_file(TILESCOPE_SOURCE_DIR "/CITATION.cff"), "\nversion: " + version.substr(10)));

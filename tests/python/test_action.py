@@ -51,7 +51,7 @@ def test_a_regression_fails_the_job_and_is_told(gate, tmp_path):
 def test_a_command_makes_the_record(gate, tmp_path):
     base = tmp_path / "base.json"
     ts.closed_form(ts.Problem(seqlen_q=512, head_dim=64)).save(base)
-    command = "simulate --kernel cpu:flash2 --closed-form --heads 1 --seqlen 512 --head-dim 64 --dtype fp16"
+    command = "simulate --closed-form --heads 1 --seqlen 512 --head-dim 64 --dtype fp16"
     assert gate(BASE=base, COMMAND=command).returncode == 0
     assert gate(BASE=base).returncode == 2
 

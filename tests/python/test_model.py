@@ -58,7 +58,7 @@ def test_a_problem_that_cannot_be():
 def test_closed_form_is_the_papers_count():
     # FlashAttention-2 reads Q once, and K and V once for each q tile; it writes O and the fp32 LSE once.
     problem = ts.Problem(seqlen_q=1024, heads=2, head_dim=64)
-    (row,) = ts.closed_form(problem, tile=(128, 64)).rows()
+    (row,) = ts.closed_form(problem, "cpu:flash2", tile=(128, 64)).rows()
     matrix = 2 * 1024 * 64 * 2
     assert row["closed_form.sm_l2_read_bytes"] == matrix + 2 * (1024 // 128) * matrix
     assert row["closed_form.sm_l2_write_bytes"] == matrix + 2 * 1024 * 4
@@ -85,7 +85,7 @@ def test_simulate_gives_what_the_program_gives(tmp_path):
     path = tmp_path / "record.json"
     words = "simulate --kernel cpu:flash2 --heads 4 --seqlen 512 --head-dim 64 --dtype fp16 --causal --pass fwd+bwd"
     subprocess.run([program, *words.split(), "--quiet", "--json", path], check=True)
-    record = ts.simulate(PROBLEM, passes="fwd+bwd")
+    record = ts.simulate(PROBLEM, "cpu:flash2", passes="fwd+bwd")
     assert record.json["runs"] == ts.load(path).json["runs"]
     assert ts.diff(path, record).ok
     told = subprocess.run([sys.executable, "-m", "tilescope", "--version"], capture_output=True, text=True, check=True)
@@ -168,7 +168,7 @@ def test_the_words_of_a_problem_mean_the_problem():
     )  # fmt: skip
     words = program.words_of(problem)
     record = program.run_program("simulate", "--closed-form", "--kernel", "cpu:flash2", *words)
-    assert record.json["runs"][0] == ts.closed_form(problem).json["runs"][0]
+    assert record.json["runs"][0] == ts.closed_form(problem, "cpu:flash2").json["runs"][0]
 
 
 def test_several_gpus_are_what_the_program_simulates(tmp_path):
@@ -220,7 +220,7 @@ def test_descales_are_a_problems():
     assert str(problem).endswith("descales q=0.5 k=random of 128x128")
     assert pickle.loads(pickle.dumps(problem)) == problem
     record = program.run_program("simulate", "--closed-form", "--kernel", "cpu:flash2", *program.words_of(problem))
-    assert record.json["runs"][0] == ts.closed_form(problem).json["runs"][0]
+    assert record.json["runs"][0] == ts.closed_form(problem, "cpu:flash2").json["runs"][0]
     assert list(record.frame()["descale_k"]) == ["random"]
     with pytest.raises(ts.BadInput) as caught:
         PROBLEM.replace(descale_v=2)
@@ -402,7 +402,31 @@ def test_refusals_of_the_model():
             ts.simulate(PROBLEM, tile=tile)
     with pytest.raises(TypeError, match="backward must be a name"):
         ts.simulate(PROBLEM, backward=1)
-    assert ts.closed_form(PROBLEM, None).json["runs"] == ts.closed_form(PROBLEM, "cpu:flash2").json["runs"]
+
+
+def test_without_a_kernel_the_model_takes_that_of_the_program():
+    decoding = ts.Problem.model("llama3-70b", tp=8, seqlen=32768, decode=True)
+    taken = []
+    for problem in (decoding, PROBLEM, PROBLEM.replace(dtype="fp32", alibi=True), PROBLEM.replace(page_size=16)):
+        words = [*program.words_of(problem), "--machine", "a100-80gb", "--closed-form"]
+        (run,) = program.run_program("simulate", *words).json["runs"]
+        for model in (ts.simulate, ts.advise):
+            (row, *_) = model(problem, machine="a100-80gb").rows()
+            assert row["kernel"] == run["kernel"], problem
+        assert ts.closed_form(problem, None).rows()[0]["kernel"] == run["kernel"]
+        taken.append(run["kernel"])
+    assert taken[:2] == ["gpu:decode", "gpu:flash2-mma"] and len(set(taken)) > 2
+    assert "kernel" not in ts.simulate(PROBLEM).json["argv"][-1]  # made again by the same rule
+    assert ts.closed_form(PROBLEM, tile=(48, 48)).rows()[0]["kernel"] == "cpu:flash2"  # which others are not compiled for
+
+
+def test_a_command_in_a_refusal_stays_as_it_is_typed(tmp_path):
+    (tmp_path / "b200.json").write_text("{}")
+    for machine in ("b200", tmp_path / "b200.json"):
+        with pytest.raises(ts.BadInput, match="`tilescope list machines --template"):
+            ts.simulate(PROBLEM, machine=machine)
+    with pytest.raises(ts.BadInput, match="pass = bwd: must be fwd with page_size"):
+        ts.simulate(PROBLEM.replace(page_size=16), passes="bwd")
 
 
 def test_counters_of_a_chip_that_is_not_here():

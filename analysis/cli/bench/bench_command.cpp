@@ -108,6 +108,8 @@ BenchmarkSettings cpu_settings(const BenchArguments& arguments) {
   if (!(settings.sample_seconds > 0 && settings.sample_seconds <= 60)) {
     throw BadInput("seconds", *arguments.seconds, "must be above 0 and at most 60");
   }
+  constexpr double kShort = 0.1;  // of which the usual product would be most
+  if (settings.sample_seconds < kShort) settings.product_side /= 2;
   return settings;
 }
 

@@ -52,8 +52,13 @@ std::string format_budget(const MetricChange& change) {
 
 std::string run_name(const RunEntry& run) {
   if (without_problem(run)) return run.kernel;
-  return run.kernel + "  " + describe(run.problem) +
-         (run.pages == PagePlacement::random ? "  random pages" : "");
+  std::string name = run.kernel + "  " + describe(run.problem);
+  for (const PassRecord& pass : run.passes) {
+    if (!pass.simulated) continue;
+    name += "  simulated on " + pass.simulated->machine;
+    break;
+  }
+  return name + (run.pages == PagePlacement::random ? "  random pages" : "");
 }
 
 /// What the gate says, and whether it lets NEW pass.
@@ -202,10 +207,7 @@ int diff(const DiffOptions& options, const CommandContext& context) {
   const RunRecord base = comparable_record(options.base, read_text_file(options.base));
   const RunRecord now = comparable_record(options.now, read_text_file(options.now));
   const RecordDiff diff = diff_records(base, now, budgets, options.only);
-  if (diff.common.empty()) {
-    throw BadInput("NEW", options.now,
-                   "must have a run of the same problem and kernel as BASE = " + options.base);
-  }
+  require_common(diff, options.base, options.now);
   require_compared(diff, budgets);
   context.write_json(to_json_text(diff));
   context.print(as_output(diff, options.allow_gone, options.explain, context.format));

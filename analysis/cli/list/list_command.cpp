@@ -146,14 +146,17 @@ std::string folded(const Json& json, std::size_t indent = 0) {
 
 int list(const ListArguments& arguments, const CommandContext& context) {
   const bool machines = arguments.what == "machines";
+  const auto as_it_is = [&context](const std::string& json) {
+    context.print(json);
+    context.write_json(json);
+    return kFine;
+  };
   if (arguments.wants_template) {
     if (!machines) throw BadInput("--template", "given", "must stand with machines");
-    context.print(machine_template());
-    return kFine;
+    return as_it_is(machine_template());
   }
   if (!arguments.name.empty() && arguments.what == "schemas") {
-    context.print(folded(find_schema(arguments.name).schema()) + "\n");
-    return kFine;
+    return as_it_is(folded(find_schema(arguments.name).schema()) + "\n");
   }
   if (!arguments.name.empty() && !machines)
     throw BadInput("list argument", "'" + arguments.name + "'", "must stand with machines or schemas");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -15,73 +14,20 @@
 #include "analysis/records/files/text_file.hpp"
 #include "common/number_format.hpp"
 #include "cpu_ref/launch/parallel_for_each.hpp"
+#include "gpu/registry/default_kernel.hpp"
 
 namespace tilescope::cli {
 namespace {
 
-/// Why a kernel cannot do it, as half a sentence behind its name, or nothing if it can.
-std::optional<std::string> hindrance(const Kernel& kernel, const std::vector<Machine>& machines,
-                                     const AttentionProblem& problem,
-                                     const std::vector<Direction>& directions, const KernelOptions& choices) {
-  for (const Machine& machine : machines) {
-    const std::optional<int> capability = machine.compute_capability();
-    if (capability && !kernel.chips.has(*capability)) return "does not run on " + machine.name;
-  }
-  try {
-    const ProgramOptions options = choices.program_options(kernel, problem);
-    for (const Direction direction : directions) {
-      if (auto refusal = kernel.refusal(problem, direction, options)) return refusal;
-    }
-  } catch (const BadInput& error) {  // a choice that it does not offer
-    return fmt::format("refuses: {}", error.what());
-  }
-  return std::nullopt;
-}
-
-struct DefaultKernel {
-  const Kernel* kernel = nullptr;
-  std::string reason;  // in a few words
-};
-
-/// GPU kernels that could be simulated by default: those that run from the A100 on, the highest rung first.
-std::vector<const Kernel*> portable_rungs() {
-  constexpr int kA100 = 80;
-  std::vector<const Kernel*> rungs;
-  for (const Kernel* kernel : all_kernels()) {
-    const bool on_the_ladder = kernel->algorithm == Algorithm::flash2 && kernel->rung != 0;
-    if (on_the_ladder && kernel->on_gpu() && kernel->chips.has(kA100)) rungs.push_back(kernel);
-  }
-  std::stable_sort(rungs.begin(), rungs.end(),
-                   [](const Kernel* a, const Kernel* b) { return a->rung > b->rung; });
-  return rungs;
-}
-
-std::string names_of(const std::vector<Machine>& machines) {
-  std::vector<std::string> names;
-  for (const Machine& machine : machines) names.push_back(machine.name);
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
-/// What is simulated where no kernel was named, on every machine by the same rule: what stands before the
-/// ladder for the problem; the highest rung of FlashAttention-2 for all GPUs since the A100, where it takes
-/// the problem and the choices; else FlashAttention-2 as the CPU has it.
-DefaultKernel default_kernel(const std::vector<Machine>& machines, const AttentionProblem& problem,
-                             const std::vector<Direction>& directions, const KernelOptions& choices) {
-  std::string passed_over;
-  for (const Kernel* kernel : all_kernels()) {
-    const bool first = kernel->first_choice && kernel->first_choice(problem);
-    if (!first || hindrance(*kernel, machines, problem, directions, choices)) continue;
-    return {kernel, fmt::format("default for {}: made for problems like this one", names_of(machines))};
-  }
-  for (const Kernel* kernel : portable_rungs()) {
-    const auto lack = hindrance(*kernel, machines, problem, directions, choices);
-    if (!lack) {
-      return {kernel, fmt::format("default for {}: newest kernel from the A100 on{}", names_of(machines),
-                                  passed_over.empty() ? "" : " (" + passed_over + ")")};
-    }
-    if (passed_over.empty()) passed_over = fmt::format("{} {}", kernel->name, *lack);
-  }
-  return {&find_kernel("cpu:flash2"), fmt::format("default where {}", passed_over)};
+DefaultKernel default_of(const SimulateArguments& arguments, const AttentionProblem& problem,
+                         const std::vector<Machine>& machines) {
+  if (arguments.sram_bytes)
+    return {&find_kernel("cpu:flash2"), "default with --sram-bytes, whose tile it takes"};
+  std::vector<TargetMachine> targets;
+  for (const Machine& machine : machines) targets.push_back({machine.name, machine.compute_capability()});
+  return default_kernel(targets, problem, arguments.problem.directions(), [&](const Kernel& kernel) {
+    return arguments.kernel.program_options(kernel, problem);
+  });
 }
 
 }  // namespace
@@ -173,10 +119,7 @@ ChosenKernels chosen_kernels(const SimulateArguments& arguments, const Attention
                              const std::vector<Machine>& machines) {
   if (arguments.kernel.given()) return {arguments.kernel.kernels({}), ""};
   if (!arguments.program.empty()) return {};
-  const DefaultKernel chosen =
-      arguments.sram_bytes
-          ? DefaultKernel{&find_kernel("cpu:flash2"), "default with --sram-bytes, whose tile it takes"}
-          : default_kernel(machines, problem, arguments.problem.directions(), arguments.kernel);
+  const DefaultKernel chosen = default_of(arguments, problem, machines);
   return {{chosen.kernel}, wrapped(fmt::format("kernel {}, {}", chosen.kernel->name, chosen.reason))};
 }
 

@@ -42,6 +42,7 @@ std::vector<VerifyJob> problem_jobs(const VerifyOptions& options, const std::vec
   VerifyJob job;
   job.verify_case.problem = options.problem.problem();
   job.verify_case.direction = options.problem.directions().back();
+  require_direction(job.verify_case.problem, job.verify_case.direction);
   if (options.inputs) job.verify_case.inputs = parse_input_kind(*options.inputs);
   for (const Kernel* kernel : kernels) {
     const ProgramOptions program_options = options.kernel.program_options(*kernel, job.verify_case.problem);

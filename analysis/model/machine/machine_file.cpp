@@ -67,7 +67,7 @@ void require_machine_fields(const std::string& source, const JsonField& machine)
     if (needed && !machine.has(field.name.c_str())) lacking.emplace_back(field.name);
   }
   if (lacking.empty()) return;
-  throw BadInput(fmt::format("{}: {} {} missing (tilescope list machines --template prints a whole file)",
+  throw BadInput(fmt::format("{}: {} {} missing (`tilescope list machines --template` prints a whole file)",
                              source, fmt::join(lacking, ", "), lacking.size() == 1 ? "is" : "are"));
 }
 

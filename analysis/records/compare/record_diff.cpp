@@ -2,10 +2,12 @@
 #include "analysis/records/compare/record_diff.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/records/record_parts.hpp"
 #include "common/nearest_names.hpp"
 #include "common/quantity.hpp"
 
@@ -25,6 +27,29 @@ std::string variant(const RunEntry& run) {
 
 bool same_subject(const RunEntry& a, const RunEntry& b) {
   return a.kernel == b.kernel && a.problem == b.problem && a.pages == b.pages;
+}
+
+/// What tells the subjects of two runs apart: "page_size 16, now none".
+std::vector<std::string> subject_changes(const RunEntry& base, const RunEntry& now) {
+  const auto subject = [](const RunEntry& run) {
+    Json fields = problem_json(run.problem);
+    fields["kernel"] = run.kernel;
+    fields["pages"] = to_string(run.pages);
+    return fields;
+  };
+  const Json was = subject(base), is = subject(now);
+  const auto text = [](const Json& fields, const std::string& name) {
+    const Json value = fields.value(name, Json());
+    return value.is_null() ? "none" : value.is_string() ? value.get<std::string>() : value.dump();
+  };
+  std::vector<std::string> changes;
+  Json names = was;
+  names.update(is);
+  for (const auto& [name, value] : names.items()) {
+    if (text(was, name) != text(is, name))
+      changes.push_back(fmt::format("{} {}, now {}", name, text(was, name), text(is, name)));
+  }
+  return changes;
 }
 
 /// What two simulations must share to be compared; null where nothing was simulated.
@@ -120,16 +145,28 @@ RunChange compare(const RunEntry& base, const RunEntry& now, const std::vector<N
   return change;
 }
 
-/// The entry of `candidates` that is `wanted` in the other record; candidates.end() if there is none.
+/// Runs of one subject on the same machine's L2, whatever their tiles.
+bool same_cache(const RunEntry& a, const RunEntry& b) {
+  return same_subject(a, b) && (cache_of(a) == nullptr) == (cache_of(b) == nullptr) &&
+         other_cache(a, b).empty();
+}
+
+/// The entry of `candidates` that is `wanted`, a run of `base`, in the other record: the one that was cut and
+/// simulated alike; else the only one on that machine; else the only one. candidates.end() if there is none.
 std::vector<const RunEntry*>::iterator find_match(std::vector<const RunEntry*>& candidates,
-                                                  const RunEntry& wanted, bool only_one) {
+                                                  const std::vector<RunEntry>& base, const RunEntry& wanted) {
   const auto exact = std::find_if(candidates.begin(), candidates.end(), [&wanted](const RunEntry* run) {
     return same_subject(*run, wanted) && variant(*run) == variant(wanted);
   });
   if (exact != candidates.end()) return exact;
-  const auto same = [&wanted](const RunEntry* run) { return same_subject(*run, wanted); };
-  const bool unambiguous = only_one && std::count_if(candidates.begin(), candidates.end(), same) == 1;
-  return unambiguous ? std::find_if(candidates.begin(), candidates.end(), same) : candidates.end();
+  for (const auto alike : {same_cache, same_subject}) {
+    const auto is_alike = [&](const RunEntry& run) { return alike(run, wanted); };
+    const auto points_alike = [&](const RunEntry* run) { return alike(*run, wanted); };
+    if (std::count_if(base.begin(), base.end(), is_alike) != 1) continue;
+    if (std::count_if(candidates.begin(), candidates.end(), points_alike) != 1) continue;
+    return std::find_if(candidates.begin(), candidates.end(), points_alike);
+  }
+  return candidates.end();
 }
 
 bool has_value(const std::vector<const RunEntry*>& runs, std::string_view name) {
@@ -220,9 +257,7 @@ RecordDiff diff_records(const RunRecord& base, const RunRecord& now, const std::
   RecordDiff diff;
   for (const RunEntry& run : now.runs) diff.only_now.push_back(&run);
   for (const RunEntry& run : base.runs) {
-    const auto same = [&run](const RunEntry& other) { return same_subject(run, other); };
-    const bool only_one = std::count_if(base.runs.begin(), base.runs.end(), same) == 1;
-    const auto match = find_match(diff.only_now, run, only_one);
+    const auto match = find_match(diff.only_now, base.runs, run);
     if (match == diff.only_now.end()) {
       diff.only_base.push_back(&run);
     } else {
@@ -231,6 +266,23 @@ RecordDiff diff_records(const RunRecord& base, const RunRecord& now, const std::
     }
   }
   return diff;
+}
+
+void require_common(const RecordDiff& diff, const std::string& base, const std::string& now) {
+  if (!diff.common.empty()) return;
+  std::optional<std::vector<std::string>> least;
+  for (const RunEntry* run : diff.only_now) {
+    if (diff.only_base.empty()) break;
+    std::vector<std::string> changes = subject_changes(*diff.only_base.front(), *run);
+    if (!least || changes.size() < least->size()) least = std::move(changes);
+  }
+  const std::string told = !least           ? "a record is empty"
+                           : least->empty() ? "several of each, on other tiles or machines"
+                                            : fmt::format("{}", fmt::join(*least, "; "));
+  throw BadInput("NEW", now,
+                 fmt::format("must have a run of the same problem and kernel as BASE = {0}: {1}. `tilescope "
+                             "report {0} {2}` lays different problems side by side",
+                             base, told, now));
 }
 
 void require_compared(const RecordDiff& diff, const std::vector<NamedBudget>& budgets) {

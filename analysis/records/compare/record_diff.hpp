@@ -106,13 +106,17 @@ struct RecordDiff {
 /// @param source what error messages call the text @throws BadInput as the readers of both
 RunRecord comparable_record(const std::string& source, std::string_view text);
 
-/// Matches runs by problem and kernel, and where a record holds several of those, also by the tile shapes and
-/// the machine that was simulated. Of budgets that fit a metric the most exact name counts (account.key, then
-/// key, then account), of equals the last. A value that is no longer finite is a regression whatever the
-/// budget. The result points into the records.
+/// Matches runs by problem and kernel, and where a record holds several of those, also by the machine that
+/// was simulated and, where that leaves several, the tile shapes. Of budgets that fit a metric the most exact
+/// name counts (account.key, then key, then account), of equals the last. A value that is no longer finite is
+/// a regression whatever the budget. The result points into the records.
 /// @param only_budgeted  leaves out the metrics that no budget names
 RecordDiff diff_records(const RunRecord& base, const RunRecord& now, const std::vector<NamedBudget>& budgets,
                         bool only_budgeted = false);
+
+/// Refuses records that share no run.
+/// @param base, now  what messages call them @throws BadInput with what the nearest runs differ in
+void require_common(const RecordDiff& diff, const std::string& base, const std::string& now);
 
 /// Refuses a budget that nothing was held to.
 /// @throws BadInput naming the budget, and why its metrics were not compared
