@@ -106,7 +106,7 @@ std::unique_ptr<Cta> Machine::make_cta(Cluster& cluster, unsigned rank, const Ex
   // Clocks are a CTA's: of clusters, in which others reach its memory, no races are told.
   if (run_.options.races && launch().cluster.count() == 1) {
     cta->order = std::make_shared<HappensBefore>((threads + kLanes - 1) / kLanes * kLanes, cta->shared_end,
-                                                 cta->shared.data());
+                                                 cta->shared.data(), &program_.kernel);
   }
   if (table_.on_cta_begin) table_.on_cta_begin(*cta);
   if (run_.options.observer) run_.options.observer->begin(*cta);

@@ -89,6 +89,8 @@ enum class Space : std::uint8_t { parameter, shared, local, global, constant };
 struct Variable {
   std::string name;
   Space space = Space::global;
+  Type type = Type::b8;     // of an element
+  bool is_array = false;    // also a struct, which PTX has as an array of bytes
   std::uint64_t bytes = 0;  // 0: an array without bound, dynamic shared memory
   std::uint32_t align = 1;
   bool of_call = false;             // a parameter or a result of a function, in local memory

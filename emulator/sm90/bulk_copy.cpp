@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "emulator/machine/address_space.hpp"
+#include "emulator/machine/shared_places.hpp"
 
 namespace tilescope::gpu::emulator {
 namespace {
@@ -33,7 +34,7 @@ void land(Cta& cta, const Landing& landing) {
   CtaState& state = state_of(cta);
   std::uint32_t agent = 0, clock = 0;
   if (cta.order) {
-    agent = cta.order->agent("the copies of the mbarrier at " + std::to_string(load.barrier));
+    agent = cta.order->agent("the copies of " + state.barriers.named(load.barrier));
     clock = ++state.copies[load.barrier];
   }
   load.chunks([&](std::uint32_t offset, std::uint32_t address) {
@@ -153,8 +154,9 @@ void get(const Cta& cta, std::uint64_t address, void* target, std::size_t bytes)
 std::uint32_t shared_address(const Warp& warp, const ptx::Operand& operand, int lane, std::uint32_t align) {
   const auto address = static_cast<std::uint32_t>(warp.address(operand, lane));
   if (address % align != 0) {
-    throw Fault("a bulk copy at " + std::to_string(address) + " of shared memory, which is not aligned to " +
-                    std::to_string(align) + " bytes",
+    throw Fault("a bulk copy at " +
+                    shared_place(warp.cta.run.launch.kernel, offset_of_shared_address(address)) +
+                    ", which is not aligned to " + std::to_string(align) + " bytes",
                 lane);
   }
   return address;

@@ -107,10 +107,11 @@ Outcome take_registers(Warp& warp, const ptx::Instruction& instruction) {
 void begin_cta(Cta& cta) {
   const auto threads = static_cast<std::uint32_t>(cta.warps.size() * ptx::kLanes);
   const auto shared_end = static_cast<std::uint32_t>(cta.shared.size());
-  cta.extension = CtaState{{},
-                           AsyncProxy(threads, shared_end),
-                           AsyncProxy(threads, shared_end),
-                           find_result_copies(*cta.run.launch.kernel),
+  const ptx::Kernel* const kernel = cta.run.launch.kernel;
+  cta.extension = CtaState{Mbarriers(kernel),
+                           AsyncProxy(threads, shared_end, kernel),
+                           AsyncProxy(threads, shared_end, kernel),
+                           find_result_copies(*kernel),
                            std::vector<std::uint32_t>(cta.warps.size()),
                            {},
                            {}};

@@ -80,6 +80,8 @@ TEST_CASE("emulate: mutants of a kernel are each named with their line") {
     mutant.ptx = replaced(mutant.ptx, "bar.sync \t0;", "");
     const nlohmann::json verdict = mutant.verdict();
     CHECK(verdict.at("races") >= 1);
+    const auto text = verdict.at("findings").at(0).at("text").get<std::string>();
+    CHECK(contains(text, "byte 1600 of shared memory (byte 1600 of tile): thread"));
     CHECK(found(verdict, "race", "transpose.cu:18"));
     CHECK(found(verdict, "race", "transpose.cu:22"));
   }
@@ -228,6 +230,17 @@ TEST_CASE("emulate: what cannot be run is refused in one sentence, and nothing i
           "at most 2147483647x65535x65535");
   refused([](Emulation& e) { e.launch = replaced(e.launch, "int32", "int64"); },
           "argument 2 (n) = 8 bytes: must fit parameter transpose_tiled_param_2 of 4 bytes");
+  refused([](Emulation& e) { e.launch = replaced(e.launch, "128}", "4294967296}"); },
+          "value = 4294967296: must be what int32 holds");
+  refused(
+      [](Emulation& e) { e.launch = replaced(e.launch, "int32", "float32"); },
+      "argument 2 (n) = a floating-point number: must fit parameter transpose_tiled_param_2, which is .u32");
+  refused(
+      [](Emulation& e) {
+        e.launch =
+            replaced(e.launch, "\"block\"", "\"shared\": 163000, \"max_dynamic_shared\": 163000, \"block\"");
+      },
+      "a CTA has 166912 at most on sm_80");
   refused([](Emulation& e) { e.launch = replaced(e.launch, "float32", "flaot32"); }, "float32");
   refused([](Emulation& e) { e.launch = replaced(e.launch, "transpose_tiled", "transpose"); },
           "must name one of 2: transpose_naive, transpose_tiled");
