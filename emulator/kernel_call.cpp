@@ -135,12 +135,13 @@ const ptx::Kernel& choose_kernel(const ptx::Module& module, std::string_view nam
 
 std::vector<std::string> unknown_instructions(const ptx::Kernel& kernel) {
   std::vector<std::string> unknown;
-  std::set<std::string_view> told;  // opcodes
+  std::set<std::string_view> told;  // opcodes, and texts that cannot be read
   for (const ptx::Instruction& instruction : kernel.instructions) {
     try {
       all_handlers().find(instruction);
     } catch (const std::runtime_error& error) {
-      if (told.insert(instruction.opcode).second) unknown.emplace_back(error.what());
+      const std::string_view key = instruction.unknown.empty() ? instruction.opcode : instruction.text;
+      if (told.insert(key).second) unknown.emplace_back(error.what());
     }
   }
   return unknown;

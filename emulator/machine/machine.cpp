@@ -20,7 +20,7 @@ class Machine {
   Machine(const Launch& launch, const Memory& memory, const Options& options, const HandlerTable& table,
           const Program& program, const LaunchPart& part, Progress& progress)
       : memory_(memory),
-        run_{launch, memory_, options, {}, nullptr, Random(part.seed), {}, {}},
+        run_{launch, memory_, options, {}, nullptr, Random(part.seed), {}, {}, {}},
         table_(table),
         program_(program),
         progress_(progress),

@@ -74,11 +74,15 @@ std::string_view Lexer::text_since(const Token& first) const {
 }
 
 void Lexer::fail(const std::string& message, const Token& at) const {
+  throw std::runtime_error(failure(message, at));
+}
+
+std::string Lexer::failure(const std::string& message, const Token& at) const {
   const auto place_of = static_cast<std::size_t>(at.text.data() - text_.data());
   const std::size_t begin = place_of == 0 ? 0 : text_.rfind('\n', place_of - 1) + 1;  // npos + 1 is 0
   const std::size_t end = std::min(text_.find('\n', place_of), text_.size());
-  throw std::runtime_error(fmt::format("PTX line {}: {} at '{}' in: {}", at.line, message, at.text,
-                                       text_.substr(begin, std::min<std::size_t>(end - begin, 200))));
+  return fmt::format("PTX line {}: {} at '{}' in: {}", at.line, message, at.text,
+                     text_.substr(begin, std::min<std::size_t>(end - begin, 200)));
 }
 
 }  // namespace tilescope::gpu::emulator::ptx

@@ -43,6 +43,8 @@ class Lexer {
   [[noreturn]] void fail(const std::string& message) const { fail(message, token_); }
   /// Throws with the line of a token and its text.
   [[noreturn]] void fail(const std::string& message, const Token& at) const;
+  /// What fail() throws: line, message, token and the text of the line.
+  std::string failure(const std::string& message, const Token& at) const;
 
  private:
   void advance();

@@ -78,6 +78,7 @@ struct Instruction {
   SourcePlace source;                       // of the innermost function
   std::vector<SourcePlace> inlined_at;      // where it was inlined, and where that was, outwards
   std::string_view text;
+  std::string unknown;  // why it could not be read: line, reason and text; empty where it was
 
   bool has(std::string_view modifier) const;
   bool has_any(std::initializer_list<std::string_view> of) const;

@@ -157,6 +157,7 @@ void add_sm90_handlers(HandlerTable& table) {
   add_wgmma_handlers(table);
   add_copy_handlers(table);
   add_bulk_handlers(table);
+  add_async_store_handlers(table);
   add_tensormap_handlers(table);
   add_mbarrier_handlers(table);
   add_cluster_handlers(table);

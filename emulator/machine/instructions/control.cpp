@@ -50,6 +50,7 @@ void add_control_handlers(HandlerTable& table) {
   table.add("brkpt", [](const Instruction&) { return Execution{&trap}; });
   table.add("prefetch.global", select_simple<Outcome::next>);
   table.add("prefetchu", select_simple<Outcome::next>);
+  table.add("discard", select_simple<Outcome::next>);
   table.add("applypriority", select_simple<Outcome::next>);
   table.add("pmevent", select_simple<Outcome::next>);
   table.add("createpolicy", [](const Instruction&) { return Execution{&no_policy}; });
