@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// st.async and red.async: registers to the shared memory of a CTA of the cluster, counted there by an mbarrier.
+// st.async and red.async: registers to the shared memory of a CTA of the cluster, counted there by an
+// mbarrier.
 #include <cstring>
 #include <span>
 
@@ -39,12 +40,15 @@ Outcome store(Warp& warp, const ptx::Instruction& instruction) {
     stored.barrier = offset_of_shared_address(barrier);
     stored.by_engine = false;
     stored.reduces = kReduces;
-    stored.chunks = [offset = offset_of_shared_address(target)](const ChunkVisitor& visit) { visit(0, offset); };
-    stored.read = [numbers = std::move(numbers), offset = offset_of_shared_address(target), reduction,
-                   type](Cta& cta, bool) {
+    stored.chunks = [offset = offset_of_shared_address(target)](const ChunkVisitor& visit) {
+      visit(0, offset);
+    };
+    stored.read = [numbers = std::move(numbers), offset = offset_of_shared_address(target), reduction, type](
+                      Cta& cta, bool) {
       if (reduction == Reduction::none) return numbers;
       std::vector<std::byte> next(numbers.size());
-      std::memcpy(next.data(), cta.shared_range(offset, static_cast<std::uint32_t>(next.size())), next.size());
+      std::memcpy(next.data(), cta.shared_range(offset, static_cast<std::uint32_t>(next.size())),
+                  next.size());
       reduce_elements(reduction, type, next.data(), numbers.data(), next.size());
       return next;
     };

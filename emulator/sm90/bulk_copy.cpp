@@ -136,7 +136,8 @@ void issue_store(Warp& warp, const ptx::Instruction& instruction, int lane, std:
   issue(cta, instruction, std::move(operation));
 }
 
-void put(Run& run, Reduction reduction, MapType type, std::uint64_t address, const void* source, std::size_t bytes) {
+void put(Run& run, Reduction reduction, MapType type, std::uint64_t address, const void* source,
+         std::size_t bytes) {
   run.memory.check(address, bytes);
   auto* target = reinterpret_cast<void*>(address);
   if (reduction == Reduction::none) {

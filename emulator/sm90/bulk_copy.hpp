@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What bulk copies have in common, those of boxes (copy_handlers.cpp), those of runs of bytes
-// (bulk_handlers.cpp) and asynchronous stores of registers (async_store_handlers.cpp): loads land some time after their issue and are counted by an mbarrier; a store first
-// reads its shared memory, which may then be written again, and later writes.
+// (bulk_handlers.cpp) and asynchronous stores of registers (async_store_handlers.cpp): loads land some time
+// after their issue and are counted by an mbarrier; a store first reads its shared memory, which may then be
+// written again, and later writes.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,8 @@ void issue_store(Warp& warp, const ptx::Instruction& instruction, int lane, std:
                  std::function<void(const std::vector<std::byte>&)> write);
 
 /// Writes a run of bytes in global memory, or has it reduced there.
-void put(Run& run, Reduction reduction, MapType type, std::uint64_t address, const void* source, std::size_t bytes);
+void put(Run& run, Reduction reduction, MapType type, std::uint64_t address, const void* source,
+         std::size_t bytes);
 /// Reads one from there.
 void get(const Cta& cta, std::uint64_t address, void* target, std::size_t bytes);
 

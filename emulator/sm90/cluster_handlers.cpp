@@ -13,12 +13,21 @@ Outcome nothing(Warp&, const ptx::Instruction&) { return Outcome::next; }
 
 // ---- Clusters.
 
+/// Addresses of shared memory; generic ones where the instruction names no space.
 Outcome map_to_rank(Warp& warp, const ptx::Instruction& instruction) {
+  const std::uint64_t window = instruction.has("shared::cluster") ? 0 : kSharedWindow;
   for_lanes(warp.active, [&](int lane) {
     const auto address = static_cast<std::uint32_t>(warp.value(instruction.operands[1], lane));
     const auto rank = static_cast<unsigned>(warp.value(instruction.operands[2], lane));
     if (rank >= warp.cta.cluster.ctas.size()) throw Fault("the cluster has no such rank", lane);
-    warp.set_value(instruction.operands[0], lane, shared_address_of_rank(address, rank));
+    warp.set_value(instruction.operands[0], lane, window + shared_address_of_rank(address, rank));
+  });
+  return Outcome::next;
+}
+Outcome rank_of_address(Warp& warp, const ptx::Instruction& instruction) {
+  for_lanes(warp.active, [&](int lane) {
+    const auto address = static_cast<std::uint32_t>(warp.value(instruction.operands[1], lane));
+    warp.set_value(instruction.operands[0], lane, warp.cta.owner_of(address).rank);
   });
   return Outcome::next;
 }
@@ -139,6 +148,7 @@ void add_cluster_handlers(HandlerTable& table) {
         table.add(words, [](const ptx::Instruction&) -> Execution { return {kHandler, kConverge}; });
       };
   add.operator()<map_to_rank, Converge::none>("mapa");
+  add.operator()<rank_of_address, Converge::none>("getctarank");
   add.operator()<arrive_in_cluster, Converge::warp>("barrier.cluster.arrive");
   add.operator()<wait_for_cluster, Converge::warp>("barrier.cluster.wait");
   add.operator()<fence_proxy, Converge::none>("fence.proxy.async");

@@ -79,7 +79,8 @@ void reduce_elements(Reduction reduction, MapType type, void* target, const void
     each<T>(target, source, bytes, [&](T old, T term) { return combined(reduction, old, term); });
   };
   const auto halves = [&](auto combine) {
-    each<std::uint16_t>(target, source, bytes, [&](auto old, auto term) { return combine(reduction, old, term); });
+    each<std::uint16_t>(target, source, bytes,
+                        [&](auto old, auto term) { return combine(reduction, old, term); });
   };
   switch (type) {
     case MapType::float32:

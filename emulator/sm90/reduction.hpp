@@ -26,7 +26,8 @@ enum class Reduction : std::uint8_t {
 /// The one that an instruction names. @throws std::runtime_error where it names none
 Reduction reduction_of(const ptx::Instruction& instruction);
 
-/// How tensor maps name the type of an instruction's numbers. @throws std::runtime_error for one that none has
+/// How tensor maps name the type of an instruction's numbers. @throws std::runtime_error for one that none
+/// has
 MapType number_type_of(const ptx::Instruction& instruction);
 
 /// Element by element, of what is at the target and the source; sums are rounded to the nearest.

@@ -137,7 +137,8 @@ TEST_CASE("emulator: what is not known is named with its line and text") {
 
 TEST_CASE("emulator: what cannot be read does not hide what follows, nor another kernel") {
   const Module module = kernel_of(
-      "mov.u64 %rd1, %no_such;\nbra nowhere;\nfoo {%r1, %q}, 7;\nadd.u32 %r1, %r2, 1;\nbra there;\nthere:\nret;\n");
+      "mov.u64 %rd1, %no_such;\nbra nowhere;\nfoo {%r1, %q}, 7;\nadd.u32 %r1, %r2, 1;\nbra "
+      "there;\nthere:\nret;\n");
   const auto& instructions = module.kernels.at(0)->instructions;
   REQUIRE(instructions.size() == 6);
   CHECK(instructions[0].unknown == "PTX line 10: no such register at '%no_such' in: mov.u64 %rd1, %no_such;");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensor maps from the driver's arguments, and the boxes they move, against brute force.
-#include "emulator/sm90/reduction.hpp"
 #include "emulator/sm90/tensor_map.hpp"
+#include "emulator/sm90/reduction.hpp"
 
 #include <doctest/doctest.h>
 
