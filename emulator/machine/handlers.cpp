@@ -4,28 +4,15 @@
 #include <fmt/format.h>
 
 #include "emulator/machine/lanes.hpp"
+#include "emulator/ptx/lexer.hpp"
 
 namespace tilescope::gpu::emulator {
-namespace {
-
-std::string in_one_line(std::string_view text) {
-  constexpr std::size_t kMost = 200;
-  std::string line;
-  for (const char c : text.substr(0, kMost)) {
-    const bool is_blank = c == ' ' || c == '\t' || c == '\n' || c == '\r';
-    if (!is_blank) line += c;
-    if (is_blank && !line.empty() && line.back() != ' ') line += ' ';
-  }
-  return line;
-}
-
-}  // namespace
 
 Execution HandlerTable::find(const ptx::Instruction& instruction) const {
   if (!instruction.unknown.empty()) throw std::runtime_error(instruction.unknown);
   const auto fail = [&](const std::string& reason) {
     throw std::runtime_error(
-        fmt::format("PTX line {}: {}: {}", instruction.line, reason, in_one_line(instruction.text)));
+        fmt::format("PTX line {}: {}: {}", instruction.line, reason, ptx::printable(instruction.text)));
   };
   for (std::string_view words = instruction.opcode; !words.empty();) {
     if (const auto found = by_words_.find(words); found != by_words_.end()) {

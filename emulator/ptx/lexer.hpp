@@ -16,6 +16,9 @@ struct Token {
   bool is(std::string_view what) const { return text == what; }
 };
 
+/// Text in one line, of characters that all can show: others are '?', and it ends after `most`.
+std::string printable(std::string_view text, std::size_t most = 200);
+
 class Lexer {
  public:
   explicit Lexer(std::string_view text) : text_(text) { advance(); }

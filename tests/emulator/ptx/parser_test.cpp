@@ -127,6 +127,7 @@ TEST_CASE("emulator: what is not known is named with its line and text") {
   };
   CHECK(message("mov.u32 %r1, %r2;\nadd.u32 %r1, %r9, 1;\n") ==
         "PTX line 11: no such register at '%r9' in: add.u32 %r1, %r9, 1;");
+  CHECK(message("mov.u32 %r1,\n\t\xc3\xa9;\n") == "PTX line 11: ';' expected at '?' in: ??;");
   CHECK(message("bra nowhere;\n").find("line 10: no such register, variable or label at 'nowhere'") !=
         std::string::npos);
   CHECK(message(".branches x;\n").find("line 10: unknown directive at '.branches'") != std::string::npos);
