@@ -59,7 +59,7 @@ Outcome store(Warp& warp, const ptx::Instruction& instruction) {
 
 template <bool kReduces>
 Execution select(const ptx::Instruction& instruction) {
-  const bool is_counted = instruction.has("mbarrier::complete_tx::bytes") && instruction.operands.size() == 3;
+  const bool is_counted = instruction.has("mbarrier::complete_tx::bytes");
   if (!is_counted || instruction.types.size() != 1)
     throw std::runtime_error("an asynchronous store that no mbarrier counts is not known");
   number_type_of(instruction);
@@ -70,8 +70,8 @@ Execution select(const ptx::Instruction& instruction) {
 }  // namespace
 
 void add_async_store_handlers(HandlerTable& table) {
-  table.add("st.async", select<false>);
-  table.add("red.async", select<true>);
+  table.add("st.async", select<false>, "a*a");
+  table.add("red.async", select<true>, "ava");
 }
 
 }  // namespace tilescope::gpu::emulator

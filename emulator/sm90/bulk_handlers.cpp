@@ -139,9 +139,15 @@ Execution select_copy_of_run(const ptx::Instruction& instruction) {
   }
   if (instruction.has("cp_mask"))
     throw std::runtime_error("a bulk copy of some bytes of each chunk is not known");
-  if (to == "global" && instruction.has("bulk_group")) return {store_run<false>};
+  if (to == "global" && instruction.has("bulk_group") &&
+      instruction.operands[1].kind == ptx::Operand::Kind::address)
+    return {store_run<false>};
   const bool is_counted = instruction.has("mbarrier::complete_tx::bytes") && to.starts_with("shared::");
-  if (is_counted && from == "global") return {load_run};
+  if (is_counted && from == "global") {
+    if (instruction.has("multicast::cluster") && instruction.operands.size() < 5)
+      throw std::runtime_error("a multicast without a mask");
+    return {load_run};
+  }
   if (is_counted && from == "shared::cta") return {send_run};
   throw std::runtime_error("a bulk copy that is not known");
 }
@@ -156,13 +162,16 @@ Execution select_reduction_of_run(const ptx::Instruction& instruction) {
 }  // namespace
 
 void add_bulk_handlers(HandlerTable& table) {
-  table.add("cp.async.bulk", select_copy_of_run);
-  table.add("cp.reduce.async.bulk", select_reduction_of_run);
+  table.add("cp.async.bulk", select_copy_of_run, "aava|aavav|aavavv|aav|aavv|av|avv");
+  table.add("cp.reduce.async.bulk", select_reduction_of_run, "aav|aavv");
   table.add("cp.async.bulk.commit_group",
             [](const ptx::Instruction&) -> Execution { return {commit_stores}; });
-  table.add("cp.async.bulk.wait_group", [](const ptx::Instruction& instruction) -> Execution {
-    return {instruction.has("read") ? wait_for_stores<true> : wait_for_stores<false>};
-  });
+  table.add(
+      "cp.async.bulk.wait_group",
+      [](const ptx::Instruction& instruction) -> Execution {
+        return {instruction.has("read") ? wait_for_stores<true> : wait_for_stores<false>};
+      },
+      "v");
 }
 
 }  // namespace tilescope::gpu::emulator

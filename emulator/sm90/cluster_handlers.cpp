@@ -143,19 +143,24 @@ void end_cta(Cta& cta) {
 }  // namespace
 
 void add_cluster_handlers(HandlerTable& table) {
-  const auto add =
-      [&]<Outcome (*kHandler)(Warp&, const ptx::Instruction&), Converge kConverge>(std::string_view words) {
-        table.add(words, [](const ptx::Instruction&) -> Execution { return {kHandler, kConverge}; });
-      };
-  add.operator()<map_to_rank, Converge::none>("mapa");
-  add.operator()<rank_of_address, Converge::none>("getctarank");
+  const auto add = [&]<Outcome (*kHandler)(Warp&, const ptx::Instruction&), Converge kConverge>(
+                       std::string_view words, std::string_view operands = {}) {
+    table.add(
+        words,
+        [](const ptx::Instruction&) -> Execution {
+          return {kHandler, kConverge};
+        },
+        operands);
+  };
+  add.operator()<map_to_rank, Converge::none>("mapa", "rvv");
+  add.operator()<rank_of_address, Converge::none>("getctarank", "rv");
   add.operator()<arrive_in_cluster, Converge::warp>("barrier.cluster.arrive");
   add.operator()<wait_for_cluster, Converge::warp>("barrier.cluster.wait");
   add.operator()<fence_proxy, Converge::none>("fence.proxy.async");
   add.operator()<nothing, Converge::none>("fence.proxy.alias");
   add.operator()<fence_barrier_init, Converge::none>("fence.mbarrier_init");
-  add.operator()<give_up_registers, Converge::warp>("setmaxnreg.dec");
-  add.operator()<take_registers, Converge::warp>("setmaxnreg.inc");
+  add.operator()<give_up_registers, Converge::warp>("setmaxnreg.dec", "v");
+  add.operator()<take_registers, Converge::warp>("setmaxnreg.inc", "v");
   // Launches go on one after the other: what came before has ended.
   add.operator()<nothing, Converge::none>("griddepcontrol.wait");
   add.operator()<nothing, Converge::none>("griddepcontrol.launch_dependents");

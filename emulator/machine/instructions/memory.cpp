@@ -147,7 +147,6 @@ Execution select_access(const Instruction& instruction) {
 void add_memory_handlers(HandlerTable& table) {
   table.add("ld", select_access<true>);
   table.add("st", select_access<false>);
-  table.add("st.async", [](const Instruction&) -> Execution { unknown_form(); });
 }
 
 }  // namespace tilescope::gpu::emulator
