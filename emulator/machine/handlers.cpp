@@ -36,7 +36,10 @@ bool fits(const ptx::Operand& operand, char kind) {
   }
 }
 
-bool fit(const std::vector<ptx::Operand>& operands, std::string_view lists) {
+}  // namespace
+
+bool operands_fit(const ptx::Instruction& instruction, std::string_view lists) {
+  const std::vector<ptx::Operand>& operands = instruction.operands;
   for (std::size_t begin = 0; begin <= lists.size();) {
     const std::size_t end = std::min(lists.find('|', begin), lists.size());
     const std::string_view kinds = lists.substr(begin, end - begin);
@@ -45,8 +48,6 @@ bool fit(const std::vector<ptx::Operand>& operands, std::string_view lists) {
   }
   return false;
 }
-
-}  // namespace
 
 Execution HandlerTable::find(const ptx::Instruction& instruction) const {
   if (!instruction.unknown.empty()) throw std::runtime_error(instruction.unknown);
@@ -58,7 +59,7 @@ Execution HandlerTable::find(const ptx::Instruction& instruction) const {
     if (const auto found = by_words_.find(words); found != by_words_.end()) {
       try {
         const auto& [select, operands] = found->second;
-        if (!operands.empty() && !fit(instruction.operands, operands))
+        if (!operands.empty() && !operands_fit(instruction, operands))
           throw std::runtime_error("operands other than it has");
         return select(instruction);
       } catch (const std::exception& error) {

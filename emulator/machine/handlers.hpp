@@ -40,12 +40,15 @@ struct Execution {
 /// known.
 using Select = Execution (*)(const ptx::Instruction&);
 
+/// Whether an instruction has one of some lists of operands, with | between them: a an address, t one with
+/// coordinates, v a register or a number, r a register, p a predicate or `_`, _ a register or `_`, l a label,
+/// * any one.
+bool operands_fit(const ptx::Instruction& instruction, std::string_view lists);
+
 class HandlerTable {
  public:
   /// @param words  the begin of the opcode up to a dot, "cp.async.bulk"
-  /// @param operands  lists of operands that it may have, with | between them: a an address, t one with
-  /// coordinates, v a register or a number, r a register, p a predicate or `_`, _ a register or `_`, l a
-  /// label, * any one. Empty where `select` looks at them.
+  /// @param operands  as of operands_fit(). Empty where `select` looks at them.
   void add(std::string_view words, Select select, std::string_view operands = {}) {
     by_words_[std::string(words)] = {select, operands};
   }

@@ -134,21 +134,17 @@ Outcome wait_for_stores(Warp& warp, const ptx::Instruction& instruction) {
 /// What is named first is written.
 Execution select_copy_of_run(const ptx::Instruction& instruction) {
   const std::string_view to = instruction.modifiers.at(2), from = instruction.modifiers.at(3);
-  if (to == "prefetch") {
-    return {[](Warp&, const ptx::Instruction&) { return Outcome::next; }};
-  }
+  const bool to_many = instruction.has("multicast::cluster");
   if (instruction.has("cp_mask"))
     throw std::runtime_error("a bulk copy of some bytes of each chunk is not known");
-  if (to == "global" && instruction.has("bulk_group") &&
-      instruction.operands[1].kind == ptx::Operand::Kind::address)
+  if (to == "prefetch" && operands_fit(instruction, "av|avv"))
+    return {[](Warp&, const ptx::Instruction&) { return Outcome::next; }};
+  if (to == "global" && instruction.has("bulk_group") && operands_fit(instruction, "aav|aavv"))
     return {store_run<false>};
   const bool is_counted = instruction.has("mbarrier::complete_tx::bytes") && to.starts_with("shared::");
-  if (is_counted && from == "global") {
-    if (instruction.has("multicast::cluster") && instruction.operands.size() < 5)
-      throw std::runtime_error("a multicast without a mask");
+  if (is_counted && from == "global" && operands_fit(instruction, to_many ? "aavav|aavavv" : "aava|aavav"))
     return {load_run};
-  }
-  if (is_counted && from == "shared::cta") return {send_run};
+  if (is_counted && from == "shared::cta" && operands_fit(instruction, "aava")) return {send_run};
   throw std::runtime_error("a bulk copy that is not known");
 }
 Execution select_reduction_of_run(const ptx::Instruction& instruction) {
@@ -162,7 +158,7 @@ Execution select_reduction_of_run(const ptx::Instruction& instruction) {
 }  // namespace
 
 void add_bulk_handlers(HandlerTable& table) {
-  table.add("cp.async.bulk", select_copy_of_run, "aava|aavav|aavavv|aav|aavv|av|avv");
+  table.add("cp.async.bulk", select_copy_of_run);
   table.add("cp.reduce.async.bulk", select_reduction_of_run, "aav|aavv");
   table.add("cp.async.bulk.commit_group",
             [](const ptx::Instruction&) -> Execution { return {commit_stores}; });

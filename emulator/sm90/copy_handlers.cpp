@@ -92,11 +92,11 @@ Outcome prefetch_map(Warp& warp, const ptx::Instruction& instruction) {
 /// "cp.async.bulk.tensor.4d.shared::cluster.global...": what is named first is written.
 Execution select_tensor_copy(const ptx::Instruction& instruction) {
   const std::string_view target = instruction.modifiers.at(4);
-  const std::size_t operands = instruction.operands.size();
-  if (target == "global" && instruction.has("bulk_group") && instruction.operands[0].elements.size() == 2)
+  const bool to_many = instruction.has("multicast::cluster");
+  if (target == "global" && instruction.has("bulk_group") && operands_fit(instruction, "ta|tav"))
     return {store_tensor<false>};
   if (target.starts_with("shared::") && instruction.has("mbarrier::complete_tx::bytes") &&
-      operands >= (instruction.has("multicast::cluster") ? 4 : 3))
+      operands_fit(instruction, to_many ? "atav|atavv" : "ata|atav"))
     return {load_tensor};
   throw std::runtime_error("a bulk copy that is not known");
 }
@@ -107,7 +107,7 @@ Execution select_tensor_reduction(const ptx::Instruction& instruction) {
 }  // namespace
 
 void add_copy_handlers(HandlerTable& table) {
-  table.add("cp.async.bulk.tensor", select_tensor_copy, "ata|atav|atavv|ta|tav");
+  table.add("cp.async.bulk.tensor", select_tensor_copy);
   table.add("cp.reduce.async.bulk.tensor", select_tensor_reduction, "ta|tav");
   table.add(
       "prefetch.tensormap", [](const ptx::Instruction&) -> Execution { return {prefetch_map}; }, "a");
