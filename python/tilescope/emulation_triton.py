@@ -50,7 +50,7 @@ def _compile(
         known, signature, constants, attributes = fn._pack_args(backend, options, bound, specialization, None)
     except (TypeError, KeyError) as error:
         raise bad_input("args", f"those of {fn.__name__}", f"must fit {fn.signature}: {error}") from None
-    source = getattr(fn, "ASTSource", triton.compiler.ASTSource)(fn, signature, constants, attributes)  # Gluon's is its own
+    source = triton.compiler.ASTSource(fn, signature, constants, attributes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         compiled = triton.compile(source, target=backend.target, options=known.__dict__)

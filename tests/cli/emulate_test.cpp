@@ -181,7 +181,7 @@ TEST_CASE("emulate: the record is one of kernels, which report, diff and explain
   CHECK(at({"diff", "base.json", "r.json", "--budget", "sm_l2_write_bytes=0.5%"}).exit_code == 1);
 }
 
-TEST_CASE("emulate: ptxas says registers and spills, where it is") {
+TEST_CASE("emulate: ptxas says registers, spills and what it made of accesses, where it is") {
   Emulation emulation;
   emulation.more = {"--json", "r.json"};
   const std::filesystem::path ptxas = emulation.folder.path() / "ptxas";
@@ -189,13 +189,23 @@ TEST_CASE("emulate: ptxas says registers and spills, where it is") {
                           "ptxas info    : Compiling entry function '$name' for 'sm_90'\n"
                           "    24 bytes stack frame, 20 bytes spill stores, 28 bytes spill loads\n"
                           "ptxas info    : Used ${#name}1 registers\nEND\ndone\n";
-  std::filesystem::permissions(ptxas, std::filesystem::perms::owner_all);
+  const std::filesystem::path disassembler = emulation.folder.path() / "cuobjdump";
+  std::ofstream(disassembler)
+      << "#!/bin/sh\nprintf '\\t\\tFunction : transpose_tiled\\n'\n"
+         "for i in 1 2 3; do echo '        /*0040*/              @!P0 LDG.E R2, [R2.64] ;'; done\n"
+         "echo '        /*0050*/                   STG.E [R4.64], R2 ;'\n";
+  for (const auto& program : {ptxas, disassembler})
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   const std::string path = std::getenv("PATH");
   setenv("PATH", (emulation.folder.path().string() + ":" + path).c_str(), 1);
   const ProgramResult result = emulation.run();
   setenv("PATH", path.c_str(), 1);
   CAPTURE(result.err);
-  CHECK(contains(result.out, "ptxas spills: 20 B of stores and 28 B of loads"));
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out,
+                 "spills: ptxas has a thread store 20 B and load 28 B where registers do not suffice: 81.92 "
+                 "kB stored and 114.7 kB loaded"));
+  CHECK(contains(result.out, "warning: ptxas makes 3 loads, 1 store of 5 loads, 5 stores in the PTX's code"));
   const auto record = nlohmann::json::parse(read_file(emulation.folder.path() / "r.json"));
   CHECK(record["kernels"][0]["launch"]["registers"] == 151);
 }
