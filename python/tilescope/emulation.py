@@ -22,7 +22,7 @@ class Finding:
     """What a kernel does wrong, or at a needless price."""
 
     def __init__(self, kind: str, is_error: bool, places: Sequence[str], text: str) -> None:
-        self.kind = kind  #: out of bounds, hang, fault, race, uninitialised, uncoalesced or bank conflicts
+        self.kind = kind  #: out of bounds, hang, fault, race, uninitialised, uncoalesced, bank conflicts or spills
         self.is_error = is_error  #: results may be wrong, rather than slow
         self.places = tuple(places)  #: lines of the source, as in "softmax.py:12"
         self.text = text
@@ -212,7 +212,7 @@ class DeviceMemory:
                 raise bad_input(name, f"a tensor on {array.device}", "must lie in host memory")
             whole = array.is_contiguous()
             address, size = array.data_ptr(), array.numel() * array.element_size()
-        elif hasattr(array, "nbytes") and hasattr(array, "__array_interface__"):
+        elif hasattr(array, "__setitem__") and hasattr(array, "__array_interface__"):  # which numpy's scalars lack
             whole = array.flags["C_CONTIGUOUS"] or array.flags["F_CONTIGUOUS"]
             address, size = array.__array_interface__["data"][0], array.nbytes
         else:
@@ -256,26 +256,34 @@ class DeviceMemory:
 _GUARD = 512
 
 
-def _scalar(name: str, value: Any, width: int) -> bytes:
-    """The bytes of a number as a parameter of so many bytes."""
+def _scalar(name: str, value: Any, width: int, kind: str = "", parameter: str = "the parameter") -> bytes:
+    """The bytes of a number as a parameter of so many bytes, and of PTX's type `kind` where it says one."""
     if value is None:
+        if width != 8 or kind[:1] == "f":
+            raise bad_input(name, "None", f"must be a number, as {parameter} is no pointer")
         return bytes(width)
-    if hasattr(value, "dtype") and hasattr(value, "tobytes"):  # numpy's scalars say their own width
-        data = bytes(value.tobytes())
-    elif isinstance(value, (bytes, bytearray)):
+    if hasattr(value, "dtype") and hasattr(value, "item"):  # numpy's scalars; as bits they say their own width
+        value = value.item() if kind[:1] in ("u", "s", "f") else bytes(value.tobytes())
+    if isinstance(value, int) and kind[:1] == "f":
+        value = float(value)
+    if isinstance(value, (bytes, bytearray)):
         data = bytes(value)
     elif isinstance(value, int):
-        if not -(1 << (8 * width - 1)) <= value < 1 << 8 * width:
-            raise bad_input(name, str(value), f"must fit the parameter's {width} bytes")
+        least, most = -(1 << (8 * width - 1)), 1 << (8 * width - (kind[:1] == "s"))  # nvcc has int as .u32 too
+        if not least <= value < most:
+            raise bad_input(name, str(value), f"must fit {parameter}: {least} ... {most - 1}")
         data = (value & ((1 << 8 * width) - 1)).to_bytes(width, "little")
     elif isinstance(value, float):
-        if width not in (2, 4, 8):
-            raise bad_input(name, str(value), f"must be what the parameter of {width} bytes holds")
-        data = struct.pack({2: "<e", 4: "<f", 8: "<d"}[width], value)
+        if width not in (2, 4, 8) or kind[:1] in ("u", "s"):
+            raise bad_input(name, repr(value), f"must be a whole number, as {parameter} is")
+        try:
+            data = struct.pack({2: "<e", 4: "<f", 8: "<d"}[width], value)
+        except OverflowError:
+            raise bad_input(name, repr(value), f"must fit {parameter} of {width} bytes") from None
     else:
         raise bad_input(name, type(value).__name__, "must be an array, a number, bytes, or None for a null pointer")
     if len(data) != width:
-        raise bad_input(name, f"a value of {len(data)} bytes", f"must fit the parameter's {width} bytes")
+        raise bad_input(name, f"a value of {len(data)} bytes", f"must fit {parameter} of {width} bytes")
     return data
 
 
@@ -294,14 +302,14 @@ def emulate(
     uninitialised: Sequence[Any] = (),
     registers: int | None = None,
     emulated_seed: int = 1,
-    most_seconds: float = 0,
+    most_seconds: float = 600,
 ) -> Emulation:
     """Runs a kernel of PTX text, or of a .ptx file, on the CPU. No GPU, driver or CUDA is needed.
 
     kernel : its name, or a part that no other name has; not needed where there is but one
     grid, block, cluster : one to three numbers each
     args : in the order of the parameters, or by names of your own in that order. Arrays in host memory (numpy's, torch's)
-        become allocations that are checked at both ends, results lie in them afterwards; numbers take the width of their
+        become allocations that are checked at both ends, results lie in them afterwards; numbers take the type of their
         parameter; bytes are a struct; None is a null pointer
     shared : dynamic shared memory [B]. max_dynamic_shared, non_portable_cluster : what your host code asks for by
         cudaFuncSetAttribute; launches of more than 48 KiB, or of clusters of more than 8 CTAs, are refused without
@@ -309,7 +317,7 @@ def emulate(
     races : look for races in shared memory, for races between CTAs in global memory, and for reads of what nobody wrote,
         whether or not they did harm. uninitialised : arrays of `args` whose contents no kernel may rely on, as of torch.empty
     emulated_seed : of the order of warps and of the moments at which asynchronous operations take effect
-    most_seconds : a launch that will take longer is refused as soon as that shows; 0: none
+    most_seconds : a launch that will take longer is refused as soon as that shows, with the time; 0: none
 
     >>> result = tilescope.emulate("add.ptx", grid=8, block=128, args=[x, y, out, 1000])    # doctest: +SKIP
     >>> print(result)                                                                      # doctest: +SKIP
@@ -325,16 +333,17 @@ def emulate(
                 "ptx_or_file", text[:80].partition("\n")[0], "must be PTX with a kernel (.entry), or a file"
             )
         text = path.read_text(errors="replace")
-    name, widths = _native.kernel_parameters(text, kernel or "")
+    name, shapes = _native.kernel_parameters(text, kernel or "")
     named = args.items() if isinstance(args, Mapping) else [(f"args[{i}]", arg) for i, arg in enumerate(args)]
     given = list(named)
-    if len(given) != len(widths):
-        raise bad_input("args", f"{len(given)} arguments", f"must be {len(widths)}, as {name} has parameters")
+    if len(given) != len(shapes):
+        raise bad_input("args", f"{len(given)} arguments", f"must be {len(shapes)}, as {name} has parameters")
     memory = DeviceMemory()
     memory.say_uninitialised(uninitialised)
     arguments = [
-        memory.place(called, value) or (called, 0, 0, _scalar(called, value, width))
-        for (called, value), width in zip(given, widths, strict=True)
+        memory.place(called, value)
+        or (called, 0, 0, _scalar(called, value, width, kind, f"parameter {number} of {name} (.{kind or 'b8[]'})"))
+        for number, ((called, value), (width, kind)) in enumerate(zip(given, shapes, strict=True))
     ]
     places = _extent("grid", grid), _extent("block", block), _extent("cluster", cluster)
     asked = shared, max_dynamic_shared, non_portable_cluster

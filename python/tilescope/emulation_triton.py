@@ -50,7 +50,7 @@ def _compile(
         known, signature, constants, attributes = fn._pack_args(backend, options, bound, specialization, None)
     except (TypeError, KeyError) as error:
         raise bad_input("args", f"those of {fn.__name__}", f"must fit {fn.signature}: {error}") from None
-    source = triton.compiler.ASTSource(fn, signature, constants, attributes)
+    source = getattr(fn, "ASTSource", triton.compiler.ASTSource)(fn, signature, constants, attributes)  # Gluon's is its own
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         compiled = triton.compile(source, target=backend.target, options=known.__dict__)
@@ -146,7 +146,7 @@ def emulate_triton(
     races: bool = False,
     uninitialised: Sequence[Any] = (),
     emulated_seed: int = 1,
-    most_seconds: float = 0,
+    most_seconds: float = 600,
     **constexprs: Any,
 ) -> Emulation:
     """Compiles a Triton kernel for a chip and runs it on the CPU: no GPU, no driver, no torch.

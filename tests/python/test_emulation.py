@@ -229,6 +229,8 @@ def test_arguments_that_do_not_fit_are_one_sentence():
     assert "did not ask for more than 49152 B" in refusal(shared=50000)
     assert "asked for 49999 B" in refusal(shared=50000, max_dynamic_shared=49999)
     assert "compiled for 128x1x1 (.reqntid)" in refusal(block=256)
+    hours = ".version 8.0\n.target sm_90\n.entry k()\n{\nret;\n}\n"
+    assert "its 2000000000 CTAs or clusters would take about" in refusal(ptx=hours, args=[], grid=2 * 10**9)
     unknown = ptx.replace("add.f32", "add.q7").replace("setp.lt", "setp.zz")
     assert "2 instructions that are not known" in refusal(ptx=unknown)
 
