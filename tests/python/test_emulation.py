@@ -249,6 +249,12 @@ def test_budgets_take_emulated_kernels(byte_budget):
     args = [*case.arguments.values(), None, None]
     found = byte_budget.emulate(made["ptx"], grid=5, block=128, args=args, sm_l2_read_bytes="40 kB")
     assert found.metrics["sm_l2_read_bytes"] == 40000
+    half = {"sm_l2_read_bytes": "x1", "dram_read_bytes": "x1", "sm_l2_write_bytes": "x2"}  # L1 merges two and two of four
+    byte_budget.emulate(made["ptx"], grid=5, block=128, args=args, **half)
+    with pytest.raises(ts.ByteBudgetExceeded, match="20 kB more than 'x1'"):
+        byte_budget.emulate(made["ptx"], grid=5, block=128, args=args, sm_l2_write_bytes="x1")
+    with pytest.raises(ts.BadInput, match="whose least is known"):
+        byte_budget.emulate(made["ptx"], grid=5, block=128, args=args, l2_read_sectors="x1")
     with pytest.raises(ts.ByteBudgetExceeded, match="sm_l2_write_bytes is 40 kB"):
         byte_budget.emulate(made["ptx"], grid=5, block=128, args=args, sm_l2_write_bytes=19999)
     with pytest.raises(ts.CheckFailed, match="out of bounds"):
