@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from . import _native
-from .emulation import DeviceMemory, Emulation, _Argument, _extent, _run, _scalar, tensor
+from .emulation import Emulation, _extent, _run
+from .emulation_memory import DeviceMemory, _Argument, _scalar, tensor
 from .errors import MissingPackage, bad_input
 
 _WIDTHS = {"1": 1, "8": 1, "16": 2, "32": 4, "64": 8}
@@ -50,9 +51,11 @@ def _compile(
         known, signature, constants, attributes = fn._pack_args(backend, options, bound, specialization, None)
     except (TypeError, KeyError) as error:
         raise bad_input("args", f"those of {fn.__name__}", f"must fit {fn.signature}: {error}") from None
-    source_of = triton.compiler.ASTSource
+    source_of: Any = triton.compiler.ASTSource
     if getattr(fn, "is_gluon", lambda: False)():
-        from triton.experimental.gluon._runtime import GluonASTSource as source_of
+        from triton.experimental.gluon._runtime import GluonASTSource
+
+        source_of = GluonASTSource
     source = source_of(fn, signature, constants, attributes)
     compiled = triton.compile(source, target=backend.target, options=known.__dict__)
     return compiled, {name: kind for name, kind in signature.items() if kind != "constexpr"}, bound

@@ -150,7 +150,9 @@ def test_sums_that_begin_with_what_nobody_wrote_are_named():
     ptx, x, out = COMPILED["adds_to_empty"]["ptx"], cases.draw(100, 3), np.empty(100, np.float32)
     launch = {"grid": 1, "block": 128, "args": [x, out, 100, 3], "races": True}
     assert ts.emulate(ptx, **launch).errors == []
-    (found,) = [each for each in ts.emulate(ptx, **launch, uninitialised=[out]).findings if each.kind == "uninitialised"]
+    (found,) = [
+        each for each in ts.emulate(ptx, **launch, uninitialised=[out]).findings if each.kind == "uninitialised"
+    ]
     assert found.places == (place_of("FAULT", "faults/adds_to_empty.cu"),)
     with pytest.raises(ts.BadInput, match="must be arrays"):
         ts.emulate(ptx, **launch, uninitialised=[3])
@@ -210,6 +212,7 @@ def test_arguments_that_do_not_fit_are_one_sentence():
     assert "must name one of 1: vector_add" in refusal(kernel="subtract")
     assert refusal(grid=(1, 2, 3, 4)) == "grid = (1, 2, 3, 4): must be one to three positive whole numbers"
     assert "must be one to three" in refusal(block=0)
+
     def with_n(n):
         return [*good["args"][:3], n, None, None]
 
@@ -249,7 +252,11 @@ def test_budgets_take_emulated_kernels(byte_budget):
     args = [*case.arguments.values(), None, None]
     found = byte_budget.emulate(made["ptx"], grid=5, block=128, args=args, sm_l2_read_bytes="40 kB")
     assert found.metrics["sm_l2_read_bytes"] == 40000
-    half = {"sm_l2_read_bytes": "x1", "dram_read_bytes": "x1", "sm_l2_write_bytes": "x2"}  # L1 merges two and two of four
+    half = {
+        "sm_l2_read_bytes": "x1",
+        "dram_read_bytes": "x1",
+        "sm_l2_write_bytes": "x2",
+    }  # L1 merges two and two of four
     byte_budget.emulate(made["ptx"], grid=5, block=128, args=args, **half)
     with pytest.raises(ts.ByteBudgetExceeded, match="20 kB more than 'x1'"):
         byte_budget.emulate(made["ptx"], grid=5, block=128, args=args, sm_l2_write_bytes="x1")
