@@ -9,6 +9,7 @@
 
 #include "common/errors.hpp"
 #include "emulator/emulator.hpp"
+#include "emulator/ptx/names.hpp"
 
 namespace tilescope::gpu::emulator {
 namespace {
@@ -22,6 +23,25 @@ std::string signature(const ptx::Kernel& kernel) {
   for (const ptx::Variable& parameter : kernel.parameters)
     words.push_back(fmt::format("{} of {} bytes", parameter.name, parameter.bytes));
   return words.empty() ? "none" : fmt::format("{}", fmt::join(words, ", "));
+}
+
+/// Whether PTX says that a parameter is a whole number or a real one; nothing of structs and mere bits.
+Argument::Number number_of(const ptx::Variable& parameter) {
+  const char first = ptx::name_of(parameter.type).front();
+  if (parameter.is_array || first == 'b') return Argument::Number::any;
+  return first == 'f' ? Argument::Number::real : Argument::Number::whole;
+}
+
+void require_type(std::size_t place, const Argument& argument, const ptx::Variable& parameter) {
+  using Number = Argument::Number;
+  const Number wanted = number_of(parameter), given = argument.is_buffer ? Number::whole : argument.number;
+  if (wanted == Number::any || given == Number::any || wanted == given) return;
+  throw BadInput(
+      fmt::format("argument {} ({})", place, argument.name),
+      argument.is_buffer       ? "a buffer"
+      : given == Number::whole ? "a whole number"
+                               : "a floating-point number",
+      fmt::format("must fit parameter {}, which is .{}", parameter.name, ptx::name_of(parameter.type)));
 }
 
 std::vector<std::byte> parameters_of(const ptx::Kernel& kernel, const std::vector<Argument>& arguments) {
@@ -41,14 +61,16 @@ std::vector<std::byte> parameters_of(const ptx::Kernel& kernel, const std::vecto
                      argument.is_buffer ? "a buffer, a pointer of 8 bytes" : fmt::format("{} bytes", bytes),
                      fmt::format("must fit parameter {} of {} bytes", parameter.name, parameter.bytes));
     }
+    require_type(i, argument, parameter);
     std::memcpy(parameters.data() + parameter.offset,
                 argument.is_buffer ? static_cast<const void*>(&address) : argument.value.data(), bytes);
   }
   return parameters;
 }
 
-void require_launchable(const Launch& launch, const KernelCall& call) {
-  if (const auto refused = refusal_of(launch, call.attributes, call.registers))
+void require_launchable(const ptx::Module& module, const Launch& launch, const KernelCall& call) {
+  const ChipLimits chip = limits_of_target(module.target);
+  if (const auto refused = refusal_of(launch, call.attributes, call.registers, chip))
     throw BadInput(fmt::format("{} would not be launched: {}", launch.kernel->name, refused->text));
 }
 
@@ -113,12 +135,13 @@ const ptx::Kernel& choose_kernel(const ptx::Module& module, std::string_view nam
 
 std::vector<std::string> unknown_instructions(const ptx::Kernel& kernel) {
   std::vector<std::string> unknown;
-  std::set<std::string_view> told;  // opcodes
+  std::set<std::string_view> told;  // opcodes, and texts that cannot be read
   for (const ptx::Instruction& instruction : kernel.instructions) {
     try {
       all_handlers().find(instruction);
     } catch (const std::runtime_error& error) {
-      if (told.insert(instruction.opcode).second) unknown.emplace_back(error.what());
+      const std::string_view key = instruction.unknown.empty() ? instruction.opcode : instruction.text;
+      if (told.insert(key).second) unknown.emplace_back(error.what());
     }
   }
   return unknown;
@@ -133,7 +156,7 @@ ToldLaunch call_and_tell(const ptx::Module& module, const KernelCall& call) {
                 .cluster = cluster_or_required(kernel, call.cluster),
                 .dynamic_shared_bytes = call.shared_bytes,
                 .parameters = parameters_of(kernel, call.arguments)};
-  require_launchable(launch, call);
+  require_launchable(module, launch, call);
   require_memory(launch, call.options);
   // Triton has a bar.sync alone between mbarrier.init and the copies, and devices run what it compiles.
   Options options = call.options;

@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "emulator/counts/result_file.hpp"
@@ -25,10 +26,13 @@ namespace tilescope::gpu::emulator {
 /// A parameter of a kernel: a buffer, which becomes a checked allocation at the same place, or bytes as the
 /// parameter holds them (a number, a struct, a tensor map).
 struct Argument {
+  /// Of a number whose type its caller knows: it must be the parameter's.
+  enum class Number : std::uint8_t { any, whole, real };
   std::string name;               // in messages
   std::span<std::byte> buffer{};  // results are written in place
   bool is_buffer = false;
   std::vector<std::byte> value{};  // of what is no buffer
+  Number number = Number::any;
   bool uninitialised =
       false;  // of a buffer: reads before writes there are findings, where races are looked for
 };
@@ -40,7 +44,11 @@ Argument buffer_argument(std::string name, std::span<T> elements) {
 template <class T>
 Argument scalar_argument(std::string name, const T& value) {
   const auto* const bytes = reinterpret_cast<const std::byte*>(&value);
-  return {.name = std::move(name), .value = std::vector<std::byte>(bytes, bytes + sizeof(T))};
+  return {.name = std::move(name),
+          .value = std::vector<std::byte>(bytes, bytes + sizeof(T)),
+          .number = std::is_floating_point_v<T> ? Argument::Number::real
+                    : std::is_integral_v<T>     ? Argument::Number::whole
+                                                : Argument::Number::any};
 }
 
 struct KernelCall {

@@ -86,6 +86,22 @@ void add_costs(std::vector<Finding>& findings, const KernelCounts& counts) {
   }
 }
 
+/// Races that were asked for and cannot be found.
+void add_limits(std::vector<std::string>& notes, const Launch& launch, const TrafficCounter& counter) {
+  if (launch.cluster.count() > 1)
+    notes.emplace_back(
+        "races in shared memory were not looked for: CTAs of a cluster reach into each other's, for which "
+        "there is no "
+        "account");
+  if (!counter.accesses())
+    notes.emplace_back("races between CTAs were not looked for: the buffers are too large for an account");
+  else if (launch.grid.count() > launch.cluster.count() && may_order_ctas(*launch.kernel))
+    notes.emplace_back(
+        "races between CTAs in global memory were not looked for: the kernel has fences or acquires, which "
+        "may order "
+        "them");
+}
+
 }  // namespace
 
 bool KernelResult::right() const {
@@ -115,6 +131,7 @@ KernelResult observe(const ptx::Module& module, const Launch& launch, const Memo
   add_races(result.findings, result.report.unwritten_reads, FindingKind::uninitialised, lines);
   if (counter.accesses())
     add_races(result.findings, counter.accesses()->unwritten_reads(), FindingKind::uninitialised, lines);
+  if (options.races) add_limits(result.counts.notes, launch, counter);
   add_costs(result.findings, result.counts);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "emulator/machine/address_space.hpp"
+#include "emulator/machine/shared_places.hpp"
 #include "emulator/machine/warp.hpp"
 
 namespace tilescope::gpu::emulator {
@@ -16,15 +17,16 @@ Cta& Cta::owner_of(std::uint32_t shared_address) {
   const std::uint32_t owner = shared_address >> kRankShift;
   if (owner == 0) return *this;
   if (owner > cluster.ctas.size())
-    throw Fault(fmt::format("shared address {:#x} names rank {} of a cluster of {} CTAs", shared_address,
-                            owner - 1, cluster.ctas.size()));
+    throw Fault(fmt::format("a shared address names rank {} of a cluster of {} CTAs", owner - 1,
+                            cluster.ctas.size()));
   return *cluster.ctas[owner - 1];
 }
 
 std::byte* Cta::shared_bytes(std::uint32_t address, std::uint32_t bytes, int lane) {
   const std::uint32_t offset = offset_of_shared_address(address);
   if (offset % bytes != 0)
-    throw Fault(fmt::format("shared address {:#x} is not a multiple of {}", address, bytes), lane);
+    throw Fault(fmt::format("{} is not aligned to {} bytes", shared_place(run.launch.kernel, offset), bytes),
+                lane);
   return shared_range(address, bytes, lane);
 }
 
@@ -32,8 +34,9 @@ std::byte* Cta::shared_range(std::uint32_t address, std::uint32_t bytes, int lan
   const std::uint32_t offset = offset_of_shared_address(address);
   Cta& owner = owner_of(address);
   if (offset < ptx::kSharedBegin || offset > owner.shared_end || bytes > owner.shared_end - offset)
-    throw Fault(fmt::format("{} bytes at shared address {:#x} lie outside of the CTA's [{:#x}, {:#x})", bytes,
-                            address, ptx::kSharedBegin, owner.shared_end),
+    throw Fault(fmt::format("{} bytes at byte {} of shared memory, of which the CTA has {}", bytes,
+                            std::int64_t{offset} - std::int64_t{ptx::kSharedBegin},
+                            owner.shared_end - ptx::kSharedBegin),
                 lane, FindingKind::out_of_bounds);
   return owner.shared.data() + offset;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "emulator/machine/async_queue.hpp"
+#include "emulator/machine/device_heap.hpp"
 #include "emulator/machine/launch.hpp"
 #include "emulator/machine/memory.hpp"
 
@@ -41,13 +42,14 @@ struct Cluster {
 /// What the whole of a launch shares.
 struct Run {
   const Launch& launch;
-  const Memory& memory;
+  Memory& memory;
   const Options& options;
   std::vector<std::byte> parameters;  // a copy, aligned as the kernel asks
   std::byte* parameter_base = nullptr;
   Random random;
   Report report;
   std::array<std::uint32_t, 16> workspace{};  // of a cooperative grid
+  DeviceHeap heap;
 
   std::uint64_t workspace_address() const { return reinterpret_cast<std::uintptr_t>(workspace.data()); }
 

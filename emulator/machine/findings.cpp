@@ -19,6 +19,8 @@ std::string to_string(FindingKind kind) {
       return "uncoalesced";
     case FindingKind::bank_conflicts:
       return "bank conflicts";
+    case FindingKind::spills:
+      return "spills";
   }
   return "";
 }

@@ -18,6 +18,7 @@ enum class FindingKind : std::uint8_t {
   uninitialised,   // a read of what nobody wrote
   uncoalesced,     // more sectors than the lanes' bytes need
   bank_conflicts,  // more wavefronts than the lanes' words need
+  spills,          // registers that ptxas keeps in local memory
 };
 std::string to_string(FindingKind kind);
 

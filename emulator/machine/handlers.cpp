@@ -3,20 +3,66 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "emulator/machine/lanes.hpp"
+#include "emulator/ptx/lexer.hpp"
 
 namespace tilescope::gpu::emulator {
 
+namespace {
+
+bool fits(const ptx::Operand& operand, char kind) {
+  using Kind = ptx::Operand::Kind;
+  const bool is_register = operand.kind == Kind::reg, is_none = operand.kind == Kind::none;
+  const bool is_number = operand.kind == Kind::constant || (is_register && operand.bytes > 0);
+  switch (kind) {
+    case 'a':
+      return operand.kind == Kind::address && operand.elements.size() == 1;
+    case 't':
+      return operand.kind == Kind::address && operand.elements.size() == 2;
+    case 'v':
+      return is_number;
+    case 'r':
+      return is_register && is_number;
+    case 'p':
+      return is_none || (is_register && operand.bytes == 0);
+    case '_':
+      return is_none || is_register;
+    case 'l':
+      return operand.kind == Kind::label;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+bool operands_fit(const ptx::Instruction& instruction, std::string_view lists) {
+  const std::vector<ptx::Operand>& operands = instruction.operands;
+  for (std::size_t begin = 0; begin <= lists.size();) {
+    const std::size_t end = std::min(lists.find('|', begin), lists.size());
+    const std::string_view kinds = lists.substr(begin, end - begin);
+    if (std::equal(operands.begin(), operands.end(), kinds.begin(), kinds.end(), fits)) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
 Execution HandlerTable::find(const ptx::Instruction& instruction) const {
+  if (!instruction.unknown.empty()) throw std::runtime_error(instruction.unknown);
   const auto fail = [&](const std::string& reason) {
     throw std::runtime_error(
-        fmt::format("PTX line {}: {}: {}", instruction.line, reason, instruction.text.substr(0, 200)));
+        fmt::format("PTX line {}: {}: {}", instruction.line, reason, ptx::printable(instruction.text)));
   };
   for (std::string_view words = instruction.opcode; !words.empty();) {
     if (const auto found = by_words_.find(words); found != by_words_.end()) {
       try {
-        return found->second(instruction);
-      } catch (const std::runtime_error& error) {
+        const auto& [select, operands] = found->second;
+        if (!operands.empty() && !operands_fit(instruction, operands))
+          throw std::runtime_error("operands other than it has");
+        return select(instruction);
+      } catch (const std::exception& error) {
         fail(error.what());
       }
     }

@@ -40,10 +40,18 @@ struct Execution {
 /// known.
 using Select = Execution (*)(const ptx::Instruction&);
 
+/// Whether an instruction has one of some lists of operands, with | between them: a an address, t one with
+/// coordinates, v a register or a number, r a register, p a predicate or `_`, _ a register or `_`, l a label,
+/// * any one.
+bool operands_fit(const ptx::Instruction& instruction, std::string_view lists);
+
 class HandlerTable {
  public:
-  /// `words`: the begin of the opcode up to a dot, "cp.async.bulk"
-  void add(std::string_view words, Select select) { by_words_[std::string(words)] = select; }
+  /// @param words  the begin of the opcode up to a dot, "cp.async.bulk"
+  /// @param operands  as of operands_fit(). Empty where `select` looks at them.
+  void add(std::string_view words, Select select, std::string_view operands = {}) {
+    by_words_[std::string(words)] = {select, operands};
+  }
   /// Throws std::runtime_error with line and text at an instruction that no entry knows.
   Execution find(const ptx::Instruction& instruction) const;
 
@@ -51,7 +59,11 @@ class HandlerTable {
   void (*on_cta_end)(Cta&) = nullptr;    // when its last thread has left
 
  private:
-  std::map<std::string, Select, std::less<>> by_words_;
+  struct Entry {
+    Select select;
+    std::string_view operands;
+  };
+  std::map<std::string, Entry, std::less<>> by_words_;
 };
 
 /// For the search for races: lanes have met at bar.warp.sync.

@@ -2,8 +2,11 @@
 #include "emulator/machine/happens_before.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <stdexcept>
+
+#include "emulator/machine/shared_places.hpp"
 
 namespace tilescope::gpu::emulator {
 namespace {
@@ -11,11 +14,18 @@ namespace {
 constexpr std::uint32_t kWordBytes = 4;
 constexpr std::uint32_t kMaxAgents = 128;
 
+/// Of an access, in a word: bytes are a bit each.
+std::uint32_t first_byte(std::uint32_t word, std::uint8_t bytes) {
+  return word * kWordBytes + static_cast<std::uint32_t>(std::countr_zero(bytes));
+}
+
 }  // namespace
 
-HappensBefore::HappensBefore(std::uint32_t threads, std::uint32_t shared_end, const std::byte* shared)
+HappensBefore::HappensBefore(std::uint32_t threads, std::uint32_t shared_end, const std::byte* shared,
+                             const ptx::Kernel* kernel)
     : threads_(threads),
       shared_(shared),
+      kernel_(kernel),
       clocks_(threads, Clocks(threads + kMaxAgents, 0)),
       words_((shared_end + kWordBytes - 1) / kWordBytes),
       written_(words_.size()) {
@@ -117,9 +127,8 @@ void HappensBefore::initialise(std::uint32_t offset, std::uint32_t bytes) {
 
 void HappensBefore::note_unwritten(const Access& read, std::uint32_t word) {
   if (!reported_reads_.insert(read.line).second) return;
-  unwritten_reads_.push_back({"shared memory at " + std::to_string(kWordBytes * word) + ": " +
-                                  name_of(read.who) + " reads at PTX line " + std::to_string(read.line) +
-                                  " what nobody wrote",
+  unwritten_reads_.push_back({shared_place(kernel_, first_byte(word, read.bytes)) + ": " + name_of(read.who) +
+                                  " reads at PTX line " + std::to_string(read.line) + " what nobody wrote",
                               read.line, read.line});
 }
 
@@ -172,8 +181,8 @@ void HappensBefore::report(const Access& first, const Access& second, std::uint3
     return name_of(access.who) + (access.is_write ? " writes" : " reads") + " at PTX line " +
            std::to_string(access.line);
   };
-  found_.push_back({"shared memory at " + std::to_string(kWordBytes * word) + ": " + words(first) + ", " +
-                        words(second) + ", and nothing orders the two",
+  found_.push_back({shared_place(kernel_, first_byte(word, first.bytes & second.bytes)) + ": " +
+                        words(first) + ", " + words(second) + ", and nothing orders the two",
                     first.line, second.line});
 }
 

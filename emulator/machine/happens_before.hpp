@@ -30,7 +30,9 @@ class HappensBefore {
   static constexpr Meeting kMbarrier = 1ull << 32;
 
   /// @param shared  the memory, by offset, whose bytes tell whether a store changed anything
-  HappensBefore(std::uint32_t threads, std::uint32_t shared_end, const std::byte* shared = nullptr);
+  /// @param kernel  whose variables are named
+  HappensBefore(std::uint32_t threads, std::uint32_t shared_end, const std::byte* shared = nullptr,
+                const ptx::Kernel* kernel = nullptr);
 
   /// The stores that were told of so far are done: those of one instruction by several warps that left every
   /// byte as it was wrote one value together, which is no race.
@@ -90,6 +92,7 @@ class HappensBefore {
 
   std::uint32_t threads_;
   const std::byte* shared_;
+  const ptx::Kernel* kernel_;
   std::vector<Suspect> suspects_;
   std::vector<Clocks> clocks_;  // of threads
   std::vector<std::string> agents_;

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace tilescope::gpu::emulator {
 namespace {
 
@@ -49,9 +51,10 @@ std::optional<Refusal> refused_shared(const Launch& launch, const HostAttributes
     return Refusal{Kind::value, fmt::format("{} B of static shared memory, of which ptxas allows {}",
                                             of_variables, kSharedUnasked)};
   if (std::uint64_t{of_variables} + dynamic > chip.shared_bytes)
-    return Refusal{Kind::value,
-                   fmt::format("{} B of static and {} B of dynamic shared memory; a CTA has {} at most",
-                               of_variables, dynamic, chip.shared_bytes)};
+    return Refusal{
+        Kind::value,
+        fmt::format("{} B of static and {} B of dynamic shared memory; a CTA has {} at most{}", of_variables,
+                    dynamic, chip.shared_bytes, chip.name.empty() ? "" : " on " + chip.name)};
   const std::uint32_t most = attributes.max_dynamic_shared.value_or(kSharedUnasked - of_variables);
   if (dynamic <= most) return std::nullopt;
   return Refusal{
@@ -91,6 +94,25 @@ std::optional<Refusal> refused_cluster(const Launch& launch, const HostAttribute
 }
 
 }  // namespace
+
+ChipLimits limits_of_target(std::string_view target) {
+  struct Row {
+    std::string_view capability;
+    std::uint32_t shared_kib;
+  };
+  constexpr Row kRows[] = {{"70", 96},   {"72", 96},   {"75", 64},  {"80", 163}, {"86", 99},
+                           {"87", 163},  {"88", 99},   {"89", 99},  {"90", 227}, {"100", 227},
+                           {"103", 227}, {"110", 227}, {"120", 99}, {"121", 99}};
+  ChipLimits limits{.name = std::string(target)};
+  const std::string_view digits = target.substr(std::min(target.find('_') + 1, target.size()));
+  const std::string_view capability = digits.substr(0, digits.find_first_not_of("0123456789"));
+  for (const Row& row : kRows) {
+    if (row.capability != capability) continue;
+    limits.shared_bytes = row.shared_kib * 1024;
+    limits.has_clusters = capability.size() > 2 || capability >= "90";
+  }
+  return limits;
+}
 
 std::uint32_t static_shared_bytes(const ptx::Kernel& kernel) {
   return kernel.static_shared_end - ptx::kSharedBegin;

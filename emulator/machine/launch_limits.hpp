@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launches that a driver refuses: limits of the chip, what the kernel was compiled for, and what host
-// code must ask for first. Source: CUDA C++ Programming Guide, compute capabilities 8.0 and 9.0; PTX ISA,
+// code must ask for first. Source: CUDA C++ Programming Guide, compute capabilities; PTX ISA,
 // "Performance-Tuning Directives" and "Cluster Dimension Directives".
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "emulator/machine/launch.hpp"
 
@@ -23,7 +24,11 @@ struct HostAttributes {
 struct ChipLimits {
   std::uint32_t shared_bytes = 227 * 1024;  // of a CTA, once asked for
   bool has_clusters = true;
+  std::string name{};  // in messages, "sm_80"; may be empty
 };
+
+/// Those of the chip that PTX was compiled for, "sm_80" or "sm_90a". One that is not known has an H200's.
+ChipLimits limits_of_target(std::string_view target);
 
 struct Refusal {
   enum class Kind { configuration, resources, value, cluster };

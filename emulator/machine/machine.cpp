@@ -20,7 +20,7 @@ class Machine {
   Machine(const Launch& launch, const Memory& memory, const Options& options, const HandlerTable& table,
           const Program& program, const LaunchPart& part, Progress& progress)
       : memory_(memory),
-        run_{launch, memory_, options, {}, nullptr, Random(part.seed), {}, {}},
+        run_{launch, memory_, options, {}, nullptr, Random(part.seed), {}, {}, {}},
         table_(table),
         program_(program),
         progress_(progress),
@@ -106,7 +106,7 @@ std::unique_ptr<Cta> Machine::make_cta(Cluster& cluster, unsigned rank, const Ex
   // Clocks are a CTA's: of clusters, in which others reach its memory, no races are told.
   if (run_.options.races && launch().cluster.count() == 1) {
     cta->order = std::make_shared<HappensBefore>((threads + kLanes - 1) / kLanes * kLanes, cta->shared_end,
-                                                 cta->shared.data());
+                                                 cta->shared.data(), &program_.kernel);
   }
   if (table_.on_cta_begin) table_.on_cta_begin(*cta);
   if (run_.options.observer) run_.options.observer->begin(*cta);

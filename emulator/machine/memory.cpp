@@ -20,6 +20,12 @@ void Memory::add(const void* base, std::uint64_t bytes, std::string name, bool u
 
 void Memory::remove(const void* base) { by_base_.erase(address_of(base)); }
 
+void Memory::free(const void* base) {
+  Allocation& allocation = by_base_.at(address_of(base));
+  allocation.bytes = 0;
+  allocation.name = "memory that was freed";
+}
+
 const Memory::Allocation* Memory::find(std::uint64_t address, std::uint64_t bytes) const {
   auto after = by_base_.upper_bound(address);
   if (after == by_base_.begin()) return nullptr;

@@ -21,6 +21,8 @@ class Memory {
 
   void add(const void* base, std::uint64_t bytes, std::string name, bool uninitialised = false);
   void remove(const void* base);
+  /// Nothing is allocated at `base` any more; what find() gave stays valid, and holds nothing.
+  void free(const void* base);
   /// The allocation that holds all of the bytes, or null.
   const Allocation* find(std::uint64_t address, std::uint64_t bytes) const;
   /// Throws a Fault that names the nearest allocation, and how far off it is, if no allocation holds all of

@@ -11,6 +11,7 @@
 #include "emulator/machine/address_space.hpp"
 #include "emulator/machine/happens_before.hpp"
 #include "emulator/machine/observer.hpp"
+#include "emulator/machine/shared_places.hpp"
 
 namespace tilescope::gpu::emulator {
 namespace {
@@ -30,13 +31,18 @@ Addresses addresses_of(const Warp& warp, const ptx::Operand& operand) {
   return addresses;
 }
 
-void check_alignment(const Warp& warp, const Addresses& addresses, std::uint32_t alignment) {
+void check_alignment(const Warp& warp, const Addresses& addresses, Reach reach, std::uint32_t alignment) {
   std::uint64_t low_bits = 0;
   for_lanes(warp.active, [&](int lane) { low_bits |= addresses[lane]; });
   if ((low_bits & (alignment - 1)) == 0) return;
   for_lanes(warp.active, [&](int lane) {
-    if (addresses[lane] & (alignment - 1))
-      throw Fault(fmt::format("address {:#x} is not a multiple of {}", addresses[lane], alignment), lane);
+    if ((addresses[lane] & (alignment - 1)) == 0) return;
+    const std::string place =
+        reach == Reach::shared
+            ? shared_place(warp.cta.run.launch.kernel,
+                           offset_of_shared_address(static_cast<std::uint32_t>(addresses[lane])))
+            : fmt::format("address {:#x}", addresses[lane]);
+    throw Fault(fmt::format("{} is not aligned to {} bytes", place, alignment), lane);
   });
 }
 
@@ -227,12 +233,12 @@ Targets access(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose pur
 Targets access_aligned(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose,
                        std::uint32_t bytes, std::uint32_t alignment) {
   const Addresses addresses = addresses_of(warp, operand);
-  check_alignment(warp, addresses, alignment);
+  check_alignment(warp, addresses, reach, alignment);
   return targets_of(warp, addresses, reach, purpose, bytes);
 }
 
 Targets access_at(Warp& warp, const Addresses& addresses, Reach reach, Purpose purpose, std::uint32_t bytes) {
-  check_alignment(warp, addresses, bytes);
+  check_alignment(warp, addresses, reach, bytes);
   return targets_of(warp, addresses, reach, purpose, bytes);
 }
 

@@ -42,7 +42,8 @@ void KernelBuilder::close_block() {
     } else if (!blocks_.empty()) {
       blocks_.back().references.push_back(reference);
     } else {
-      lexer_.fail("no such register, variable or label", reference.name);
+      kernel_.instructions[reference.instruction].unknown =
+          lexer_.failure("no such register, variable or label", reference.name);
     }
   }
   if (!blocks_.empty()) next_register_ = block.registers_before;
@@ -52,8 +53,8 @@ void KernelBuilder::declare_registers(std::string_view name, Type type, std::opt
   const int bytes = type == Type::pred ? 0 : std::max(bytes_of(type), 2);
   if (bytes > 8) throw std::runtime_error("registers of 128 bits are not known");
   const std::uint32_t stride = bytes == 0 ? kRegisterAlign : static_cast<std::uint32_t>(bytes) * kLanes;
-  blocks_.back().registers[name] = {next_register_, stride, count.value_or(0),
-                                    static_cast<std::uint8_t>(bytes)};
+  auto& named = count ? blocks_.back().ranges : blocks_.back().registers;
+  named[name] = {next_register_, stride, count.value_or(1), static_cast<std::uint8_t>(bytes)};
   if (function_)
     function_->registers.push_back({next_register_, count.value_or(1), static_cast<std::uint8_t>(bytes)});
   const std::uint64_t end = next_register_ + std::uint64_t{stride} * count.value_or(1);
@@ -75,15 +76,15 @@ std::optional<Operand> KernelBuilder::find_register(std::string_view name) const
   const auto [prefix, number] = split_number(name);
   for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
     const auto single = block->registers.find(name);
-    const auto range = number ? block->registers.find(prefix) : block->registers.end();
+    const auto range = number ? block->ranges.find(prefix) : block->ranges.end();
     Operand operand;
     operand.kind = Operand::Kind::reg;
-    if (single != block->registers.end() && single->second.count == 0) {
+    if (single != block->registers.end()) {
       operand.offset = single->second.offset;
       operand.bytes = single->second.bytes;
       return operand;
     }
-    if (range != block->registers.end() && *number < range->second.count) {
+    if (range != block->ranges.end() && *number < range->second.count) {
       operand.offset = range->second.offset + *number * range->second.stride;
       operand.bytes = range->second.bytes;
       return operand;
@@ -147,6 +148,12 @@ Operand KernelBuilder::constant(std::int64_t value) {
 
 void KernelBuilder::refer_to_label(const Token& name, std::size_t operand) {
   blocks_.back().references.push_back({name, kernel_.instructions.size(), operand});
+}
+
+void KernelBuilder::forget_references() {
+  std::erase_if(blocks_.back().references, [&](const Reference& reference) {
+    return reference.instruction == kernel_.instructions.size();
+  });
 }
 
 void KernelBuilder::add(Instruction instruction) { kernel_.instructions.push_back(std::move(instruction)); }

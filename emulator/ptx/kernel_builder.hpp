@@ -19,7 +19,7 @@ class KernelBuilder {
   KernelBuilder(Kernel& kernel, const Lexer& lexer);
 
   /// `{` and `}`. Registers of a block end with it and leave their place to the next block's.
-  void open_block() { blocks_.push_back({{}, {}, {}, {}, next_register_}); }
+  void open_block() { blocks_.push_back({{}, {}, {}, {}, {}, next_register_}); }
   void close_block();
 
   /// `.reg .f32 %f<5>` declares count = 5 registers, `.reg .f32 x` one without a number.
@@ -34,6 +34,8 @@ class KernelBuilder {
   /// later.
   void refer_to_label(const Token& name, std::size_t operand);
   void add(Instruction instruction);
+  /// The instruction that was being read is not known: branches that it marked are none.
+  void forget_references();
   /// Variables of the module are known to functions too. A function's registers are no one else's.
   void declare_module_variable(const Variable& variable) {
     blocks_.front().variables.emplace(variable.name, variable);
@@ -53,7 +55,7 @@ class KernelBuilder {
     std::size_t instruction = 0, operand = 0;
   };
   struct Block {
-    std::map<std::string_view, Registers> registers;
+    std::map<std::string_view, Registers> registers, ranges;  // `a` and `a<2>` may stand side by side
     std::map<std::string, Variable, std::less<>> variables;
     std::map<std::string_view, std::size_t> labels;
     std::vector<Reference> references;

@@ -15,6 +15,16 @@ bool in_word(char c) {
 
 }  // namespace
 
+std::string printable(std::string_view text, std::size_t most) {
+  std::string line;
+  for (const char c : text.substr(0, most)) {
+    const bool is_blank = c == ' ' || c == '\t' || c == '\n' || c == '\r';
+    if (!is_blank) line += c > ' ' && c < 127 ? c : '?';
+    if (is_blank && !line.empty() && line.back() != ' ') line += ' ';
+  }
+  return line;
+}
+
 void Lexer::skip_blanks() {
   const auto at = [&](std::size_t i) { return i < text_.size() ? text_[i] : '\0'; };
   while (place_ < text_.size()) {
@@ -74,11 +84,15 @@ std::string_view Lexer::text_since(const Token& first) const {
 }
 
 void Lexer::fail(const std::string& message, const Token& at) const {
+  throw std::runtime_error(failure(message, at));
+}
+
+std::string Lexer::failure(const std::string& message, const Token& at) const {
   const auto place_of = static_cast<std::size_t>(at.text.data() - text_.data());
   const std::size_t begin = place_of == 0 ? 0 : text_.rfind('\n', place_of - 1) + 1;  // npos + 1 is 0
   const std::size_t end = std::min(text_.find('\n', place_of), text_.size());
-  throw std::runtime_error(fmt::format("PTX line {}: {} at '{}' in: {}", at.line, message, at.text,
-                                       text_.substr(begin, std::min<std::size_t>(end - begin, 200))));
+  return fmt::format("PTX line {}: {} at '{}' in: {}", at.line, message, printable(at.text, 60),
+                     printable(text_.substr(begin, end - begin)));
 }
 
 }  // namespace tilescope::gpu::emulator::ptx

@@ -16,6 +16,9 @@ struct Token {
   bool is(std::string_view what) const { return text == what; }
 };
 
+/// Text in one line, of characters that all can show: others are '?', and it ends after `most`.
+std::string printable(std::string_view text, std::size_t most = 200);
+
 class Lexer {
  public:
   explicit Lexer(std::string_view text) : text_(text) { advance(); }
@@ -43,6 +46,8 @@ class Lexer {
   [[noreturn]] void fail(const std::string& message) const { fail(message, token_); }
   /// Throws with the line of a token and its text.
   [[noreturn]] void fail(const std::string& message, const Token& at) const;
+  /// What fail() throws: line, message, token and the text of the line.
+  std::string failure(const std::string& message, const Token& at) const;
 
  private:
   void advance();

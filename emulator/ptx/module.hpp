@@ -78,6 +78,7 @@ struct Instruction {
   SourcePlace source;                       // of the innermost function
   std::vector<SourcePlace> inlined_at;      // where it was inlined, and where that was, outwards
   std::string_view text;
+  std::string unknown;  // why it could not be read: line, reason and text; empty where it was
 
   bool has(std::string_view modifier) const;
   bool has_any(std::initializer_list<std::string_view> of) const;
@@ -89,6 +90,8 @@ enum class Space : std::uint8_t { parameter, shared, local, global, constant };
 struct Variable {
   std::string name;
   Space space = Space::global;
+  Type type = Type::b8;     // of an element
+  bool is_array = false;    // also a struct, which PTX has as an array of bytes
   std::uint64_t bytes = 0;  // 0: an array without bound, dynamic shared memory
   std::uint32_t align = 1;
   bool of_call = false;             // a parameter or a result of a function, in local memory

@@ -70,6 +70,8 @@ std::optional<Type> type_of(std::string_view name) {
   return index ? std::optional(static_cast<Type>(*index)) : std::nullopt;
 }
 
+std::string_view name_of(Type type) { return kTypes[static_cast<std::size_t>(type)]; }
+
 std::optional<std::uint32_t> special_offset(std::string_view name) {
   const auto index = index_in(kSpecials, name);
   return index ? std::optional(static_cast<std::uint32_t>(*index * kLanes * sizeof(std::uint32_t)))

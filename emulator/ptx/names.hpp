@@ -10,6 +10,7 @@
 namespace tilescope::gpu::emulator::ptx {
 
 std::optional<Type> type_of(std::string_view name);
+std::string_view name_of(Type type);
 
 /// Where a special register that stays the same lies in a warp's registers: those of all kernels begin with
 /// them.

@@ -255,7 +255,7 @@ void Parser::require_known_version(const Token& version) const {
   const int major = static_cast<int>(std::strtol(std::string(version.text).c_str(), nullptr, 10));
   if (major > kNewestMajorVersion) {
     lexer_.fail("PTX of a version newer than " + std::to_string(kNewestMajorVersion) +
-                    ".x, the newest that is known, ",
+                    ".x, the newest that is known,",
                 version);
   }
 }

@@ -63,6 +63,8 @@ class Parser {
   void read_directive(Kernel& kernel, KernelBuilder& builder);
   void read_registers(KernelBuilder& builder);
   void read_instruction(Kernel& kernel, KernelBuilder& builder);
+  void read_operands(Kernel& kernel, KernelBuilder& builder, Instruction& instruction);
+  bool skip_operands();
   /// `.file 1 "path"`
   void read_file(const Token& directive);
   /// `.loc 1 12 5` and, of an inlined function, `, function_name f, inlined_at 1 20 3`

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <optional>
+#include <stdexcept>
 #include <utility>
 
 #include "emulator/ptx/names.hpp"
@@ -35,7 +36,23 @@ void Parser::read_instruction(Kernel& kernel, KernelBuilder& builder) {
     if (const auto type = type_of(instruction.modifiers.back())) instruction.types.push_back(*type);
     dot = end;
   }
-  if (opcode.is("call") || opcode.is("call.uni")) {
+  const Lexer operands = lexer_;
+  try {
+    read_operands(kernel, builder, instruction);
+    lexer_.expect(";");
+  } catch (const std::runtime_error& error) {
+    instruction.unknown = error.what();
+    instruction.operands.clear();
+    builder.forget_references();
+    lexer_ = operands;
+    if (!skip_operands()) throw;
+  }
+  instruction.text = lexer_.text_since(first);
+  builder.add(std::move(instruction));
+}
+
+void Parser::read_operands(Kernel& kernel, KernelBuilder& builder, Instruction& instruction) {
+  if (instruction.opcode == "call" || instruction.opcode == "call.uni") {
     read_call(kernel, builder, instruction);
   } else if (instruction.opcode.starts_with("brx.idx")) {
     read_indexed_branch(builder, instruction);
@@ -47,9 +64,16 @@ void Parser::read_instruction(Kernel& kernel, KernelBuilder& builder) {
       instruction.operands.push_back(read_operand(builder, instruction.operands.size()));
     } while (lexer_.accept(","));
   }
-  lexer_.expect(";");
-  instruction.text = lexer_.text_since(first);
-  builder.add(std::move(instruction));
+}
+
+/// Past the `;` of an instruction that cannot be read; false where its block ends first.
+bool Parser::skip_operands() {
+  for (int depth = 0; !lexer_.accept(";");) {
+    const Token token = lexer_.next();
+    depth += token.is("{") ? 1 : token.is("}") ? -1 : 0;
+    if (depth < 0 || token.text.empty()) return false;
+  }
+  return true;
 }
 
 Operand Parser::read_operand(KernelBuilder& builder, std::size_t index) {
@@ -116,6 +140,7 @@ Operand Parser::read_simple(KernelBuilder& builder, std::size_t index) {
   }
   if (const auto function = address_of_function(token.text))
     return builder.constant(static_cast<std::int64_t>(*function));
+  if (token.text.starts_with("%")) lexer_.fail("no such register", token);
   Operand label;
   label.kind = Operand::Kind::label;
   builder.refer_to_label(token, index);

@@ -27,6 +27,7 @@ Variable Parser::read_variable(Space space) {
       variable.align = static_cast<std::uint32_t>(read_integer(1, kMostAlign, "an alignment"));
       if (!std::has_single_bit(variable.align)) lexer_.fail("an alignment that is no power of two", token);
     } else if (const auto type = type_of(token.text.substr(1))) {
+      variable.type = *type;
       element_bytes = bytes_of(*type);
     } else if (!token.is(".ptr") && !token.is(".global") && !token.is(".shared") && !token.is(".const")) {
       lexer_.fail("unknown attribute of a variable", token);
@@ -36,6 +37,7 @@ Variable Parser::read_variable(Space space) {
   variable.name = lexer_.next().text;
   variable.bytes = static_cast<std::uint64_t>(element_bytes);
   while (lexer_.accept("[")) {
+    variable.is_array = true;
     if (lexer_.accept("]")) {
       variable.bytes = 0;
     } else {

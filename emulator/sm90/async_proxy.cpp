@@ -4,6 +4,7 @@
 #include <string>
 
 #include "emulator/machine/launch.hpp"
+#include "emulator/machine/shared_places.hpp"
 
 namespace tilescope::gpu::emulator {
 namespace {
@@ -12,8 +13,8 @@ constexpr std::uint32_t kMarkedBytes = 4;  // that share the memory of who store
 
 }  // namespace
 
-AsyncProxy::AsyncProxy(std::uint32_t threads, std::uint32_t shared_end)
-    : last_fence_(threads), stores_((shared_end + kMarkedBytes - 1) / kMarkedBytes) {}
+AsyncProxy::AsyncProxy(std::uint32_t threads, std::uint32_t shared_end, const ptx::Kernel* kernel)
+    : kernel_(kernel), last_fence_(threads), stores_((shared_end + kMarkedBytes - 1) / kMarkedBytes) {}
 
 void AsyncProxy::stored(std::uint32_t thread, std::uint32_t offset, std::uint32_t bytes) {
   for (std::uint32_t word = offset / kMarkedBytes; word * kMarkedBytes < offset + bytes; ++word) {
@@ -29,7 +30,7 @@ void AsyncProxy::check(std::uint32_t issuer, std::uint32_t offset, std::uint32_t
     const Store& store = stores_[word];
     if (last_fence_[store.thread] > store.time || last_fence_[issuer] > store.time || store.time == 0)
       continue;
-    throw Fault("shared memory at " + std::to_string(word * kMarkedBytes) + ", stored by thread " +
+    throw Fault(shared_place(kernel_, word * kMarkedBytes) + ", stored by thread " +
                 std::to_string(store.thread) + ", is " + use + " by the async proxy without a fence");
   }
 }

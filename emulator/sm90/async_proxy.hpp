@@ -7,11 +7,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "emulator/ptx/module.hpp"
+
 namespace tilescope::gpu::emulator {
 
 class AsyncProxy {
  public:
-  AsyncProxy(std::uint32_t threads, std::uint32_t shared_end);
+  /// @param kernel  whose variables are named
+  AsyncProxy(std::uint32_t threads, std::uint32_t shared_end, const ptx::Kernel* kernel);
 
   void stored(std::uint32_t thread, std::uint32_t offset, std::uint32_t bytes);
   void fence(std::uint32_t thread);
@@ -26,6 +29,7 @@ class AsyncProxy {
     std::uint32_t thread;
     std::uint32_t time;  // 0: none since a copy
   };
+  const ptx::Kernel* kernel_;
   std::uint32_t now_ = 1;                  // counts fences
   std::vector<std::uint32_t> last_fence_;  // of threads
   std::vector<Store> stores_;              // the last of each word

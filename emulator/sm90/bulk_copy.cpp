@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "emulator/machine/address_space.hpp"
+#include "emulator/machine/shared_places.hpp"
 
 namespace tilescope::gpu::emulator {
 namespace {
@@ -33,13 +34,15 @@ void land(Cta& cta, const Landing& landing) {
   CtaState& state = state_of(cta);
   std::uint32_t agent = 0, clock = 0;
   if (cta.order) {
-    agent = cta.order->agent("the copies of the mbarrier at " + std::to_string(load.barrier));
+    agent = cta.order->agent("the copies of " + state.barriers.named(load.barrier));
     clock = ++state.copies[load.barrier];
   }
   load.chunks([&](std::uint32_t offset, std::uint32_t address) {
-    std::memcpy(cta.shared_bytes(address, kBulkChunk), &bytes[offset], kBulkChunk);
-    state.proxy.copied(address, kBulkChunk);
-    if (cta.order) cta.order->write(agent, clock, landing.issued, address, kBulkChunk, landing.line);
+    std::memcpy(cta.shared_bytes(address, load.chunk), &bytes[offset], load.chunk);
+    if (load.by_engine) state.proxy.copied(address, load.chunk);
+    if (!cta.order) return;
+    load.reduces ? cta.order->initialise(address, load.chunk)
+                 : cta.order->write(agent, clock, landing.issued, address, load.chunk, landing.line);
   });
   arrive_bytes(cta, landing, agent, clock);
 }
@@ -49,11 +52,11 @@ void issue_load_to(Warp& warp, Cta& target, const ptx::Instruction& instruction,
   const BulkLoad& load = landing.load;
   state.barriers.at(load.barrier);
   if (&target == &warp.cta) {
-    if (warp.cta.run.options.fenced_initialisations)
+    if (warp.cta.run.options.fenced_initialisations && load.by_engine)
       state.barrier_proxy.check(thread_of(warp, lane), load.barrier, 8, "counted at");
     load.chunks([&](std::uint32_t, std::uint32_t address) {
-      target.shared_bytes(address, kBulkChunk, lane);
-      state.proxy.check(thread_of(warp, lane), address, kBulkChunk, "overwritten");
+      target.shared_bytes(address, load.chunk, lane);
+      if (load.by_engine) state.proxy.check(thread_of(warp, lane), address, load.chunk, "overwritten");
     });
   }
   AsyncOperation operation;
@@ -133,13 +136,14 @@ void issue_store(Warp& warp, const ptx::Instruction& instruction, int lane, std:
   issue(cta, instruction, std::move(operation));
 }
 
-void put(Run& run, bool add, MapType type, std::uint64_t address, const void* source, std::size_t bytes) {
+void put(Run& run, Reduction reduction, MapType type, std::uint64_t address, const void* source,
+         std::size_t bytes) {
   run.memory.check(address, bytes);
   auto* target = reinterpret_cast<void*>(address);
-  if (add) {
-    add_elements(type, target, source, bytes);
-  } else {
+  if (reduction == Reduction::none) {
     std::memcpy(target, source, bytes);
+  } else {
+    reduce_elements(reduction, type, target, source, bytes);
   }
   count_sectors(run.report.global_sectors_written, address, bytes);
 }
@@ -153,8 +157,9 @@ void get(const Cta& cta, std::uint64_t address, void* target, std::size_t bytes)
 std::uint32_t shared_address(const Warp& warp, const ptx::Operand& operand, int lane, std::uint32_t align) {
   const auto address = static_cast<std::uint32_t>(warp.address(operand, lane));
   if (address % align != 0) {
-    throw Fault("a bulk copy at " + std::to_string(address) + " of shared memory, which is not aligned to " +
-                    std::to_string(align) + " bytes",
+    throw Fault("an asynchronous copy at " +
+                    shared_place(warp.cta.run.launch.kernel, offset_of_shared_address(address)) +
+                    ", which is not aligned to " + std::to_string(align) + " bytes",
                 lane);
   }
   return address;

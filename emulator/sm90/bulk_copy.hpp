@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What bulk copies have in common, those of boxes (copy_handlers.cpp) and those of runs of bytes
-// (bulk_handlers.cpp): loads land some time after their issue and are counted by an mbarrier; a store first
-// reads its shared memory, which may then be written again, and later writes.
+// What bulk copies have in common, those of boxes (copy_handlers.cpp), those of runs of bytes
+// (bulk_handlers.cpp) and asynchronous stores of registers (async_store_handlers.cpp): loads land some time
+// after their issue and are counted by an mbarrier; a store first reads its shared memory, which may then be
+// written again, and later writes.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "emulator/machine/happens_before.hpp"
+#include "emulator/sm90/reduction.hpp"
 #include "emulator/sm90/state.hpp"
 #include "emulator/sm90/tensor_map.hpp"
 
@@ -26,6 +28,9 @@ struct BulkLoad {
   Chunks chunks;
   /// Its bytes, read when it lands. @param again  another CTA of the cluster received the same
   std::function<std::vector<std::byte>(Cta& target, bool again)> read;
+  std::uint32_t chunk = kBulkChunk;  // bytes that lie together
+  bool by_engine = true;             // through the async proxy
+  bool reduces = false;              // an atomic: no race with others
 };
 
 /// Issues a load to the CTA that `target` names, or to those that the mask does where it is a multicast.
@@ -37,8 +42,9 @@ void issue_load(Warp& warp, const ptx::Instruction& instruction, int lane, std::
 void issue_store(Warp& warp, const ptx::Instruction& instruction, int lane, std::size_t bytes, Chunks chunks,
                  std::function<void(const std::vector<std::byte>&)> write);
 
-/// Writes or adds a run of bytes in global memory.
-void put(Run& run, bool add, MapType type, std::uint64_t address, const void* source, std::size_t bytes);
+/// Writes a run of bytes in global memory, or has it reduced there.
+void put(Run& run, Reduction reduction, MapType type, std::uint64_t address, const void* source,
+         std::size_t bytes);
 /// Reads one from there.
 void get(const Cta& cta, std::uint64_t address, void* target, std::size_t bytes);
 

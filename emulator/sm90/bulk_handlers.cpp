@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bulk copies of runs of bytes, without a tensor map: into shared memory, counted by an mbarrier; out of it,
-// stored or added, in groups of the thread that issues them; between the shared memories of a cluster.
+// stored or reduced, in groups of the thread that issues them; between the shared memories of a cluster.
 #include <cstring>
 
 #include "emulator/machine/address_space.hpp"
@@ -85,32 +85,20 @@ Outcome send_run(Warp& warp, const ptx::Instruction& instruction) {
   return Outcome::next;
 }
 
-MapType type_of_addition(const ptx::Instruction& instruction) {
-  switch (instruction.types.back()) {
-    case ptx::Type::f32:
-      return MapType::float32;
-    case ptx::Type::f16:
-      return MapType::float16;
-    case ptx::Type::bf16:
-      return MapType::bfloat16;
-    default:
-      throw std::runtime_error("a bulk addition of a type that is not known");
-  }
-}
-
 /// cp.async.bulk.global.shared::cta [to], [from], bytes, and cp.reduce.async.bulk: consecutive numbers
-template <bool kAdd>
+template <bool kReduces>
 Outcome store_run(Warp& warp, const ptx::Instruction& instruction) {
   for_lanes(warp.active, [&](int lane) {
     const std::uint64_t target = global_address(warp, instruction.operands[0], lane);
     const std::uint32_t source = own_offset(warp, instruction.operands[1], lane, kBulkChunk);
     const std::uint32_t bytes = copied_bytes(warp, instruction.operands[2], lane);
     Run& run = warp.cta.run;
-    const MapType type = kAdd ? type_of_addition(instruction) : MapType::float32;
+    const Reduction reduction = kReduces ? reduction_of(instruction) : Reduction::none;
+    const MapType type = kReduces ? number_type_of(instruction) : MapType::uint32;
     issue_store(warp, instruction, lane, bytes, chunks_of_run(source, bytes),
                 [=, &run, &instruction, &cta = warp.cta](const std::vector<std::byte>& numbers) {
-                  tell_run(cta, instruction, kAdd ? Purpose::reduce : Purpose::store, target, bytes);
-                  put(run, kAdd, type, target, numbers.data(), numbers.size());
+                  tell_run(cta, instruction, kReduces ? Purpose::reduce : Purpose::store, target, bytes);
+                  put(run, reduction, type, target, numbers.data(), numbers.size());
                 });
   });
   return Outcome::next;
@@ -146,22 +134,24 @@ Outcome wait_for_stores(Warp& warp, const ptx::Instruction& instruction) {
 /// What is named first is written.
 Execution select_copy_of_run(const ptx::Instruction& instruction) {
   const std::string_view to = instruction.modifiers.at(2), from = instruction.modifiers.at(3);
-  if (to == "prefetch") {
-    return {[](Warp&, const ptx::Instruction&) { return Outcome::next; }};
-  }
+  const bool to_many = instruction.has("multicast::cluster");
   if (instruction.has("cp_mask"))
     throw std::runtime_error("a bulk copy of some bytes of each chunk is not known");
-  if (to == "global" && instruction.has("bulk_group")) return {store_run<false>};
+  if (to == "prefetch" && operands_fit(instruction, "av|avv"))
+    return {[](Warp&, const ptx::Instruction&) { return Outcome::next; }};
+  if (to == "global" && instruction.has("bulk_group") && operands_fit(instruction, "aav|aavv"))
+    return {store_run<false>};
   const bool is_counted = instruction.has("mbarrier::complete_tx::bytes") && to.starts_with("shared::");
-  if (is_counted && from == "global") return {load_run};
-  if (is_counted && from == "shared::cta") return {send_run};
+  if (is_counted && from == "global" && operands_fit(instruction, to_many ? "aavav|aavavv" : "aava|aavav"))
+    return {load_run};
+  if (is_counted && from == "shared::cta" && operands_fit(instruction, "aava")) return {send_run};
   throw std::runtime_error("a bulk copy that is not known");
 }
-Execution select_addition_of_run(const ptx::Instruction& instruction) {
-  if (!instruction.has("add") || instruction.modifiers.at(3) != "global") {
-    throw std::runtime_error("a bulk reduction other than add to global memory");
-  }
-  type_of_addition(instruction);
+Execution select_reduction_of_run(const ptx::Instruction& instruction) {
+  if (instruction.modifiers.at(3) != "global")
+    throw std::runtime_error("a bulk reduction other than to global memory");
+  reduction_of(instruction);
+  number_type_of(instruction);
   return {store_run<true>};
 }
 
@@ -169,12 +159,15 @@ Execution select_addition_of_run(const ptx::Instruction& instruction) {
 
 void add_bulk_handlers(HandlerTable& table) {
   table.add("cp.async.bulk", select_copy_of_run);
-  table.add("cp.reduce.async.bulk", select_addition_of_run);
+  table.add("cp.reduce.async.bulk", select_reduction_of_run, "aav|aavv");
   table.add("cp.async.bulk.commit_group",
             [](const ptx::Instruction&) -> Execution { return {commit_stores}; });
-  table.add("cp.async.bulk.wait_group", [](const ptx::Instruction& instruction) -> Execution {
-    return {instruction.has("read") ? wait_for_stores<true> : wait_for_stores<false>};
-  });
+  table.add(
+      "cp.async.bulk.wait_group",
+      [](const ptx::Instruction& instruction) -> Execution {
+        return {instruction.has("read") ? wait_for_stores<true> : wait_for_stores<false>};
+      },
+      "v");
 }
 
 }  // namespace tilescope::gpu::emulator

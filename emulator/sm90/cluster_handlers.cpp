@@ -13,12 +13,21 @@ Outcome nothing(Warp&, const ptx::Instruction&) { return Outcome::next; }
 
 // ---- Clusters.
 
+/// Addresses of shared memory; generic ones where the instruction names no space.
 Outcome map_to_rank(Warp& warp, const ptx::Instruction& instruction) {
+  const std::uint64_t window = instruction.has("shared::cluster") ? 0 : kSharedWindow;
   for_lanes(warp.active, [&](int lane) {
     const auto address = static_cast<std::uint32_t>(warp.value(instruction.operands[1], lane));
     const auto rank = static_cast<unsigned>(warp.value(instruction.operands[2], lane));
     if (rank >= warp.cta.cluster.ctas.size()) throw Fault("the cluster has no such rank", lane);
-    warp.set_value(instruction.operands[0], lane, shared_address_of_rank(address, rank));
+    warp.set_value(instruction.operands[0], lane, window + shared_address_of_rank(address, rank));
+  });
+  return Outcome::next;
+}
+Outcome rank_of_address(Warp& warp, const ptx::Instruction& instruction) {
+  for_lanes(warp.active, [&](int lane) {
+    const auto address = static_cast<std::uint32_t>(warp.value(instruction.operands[1], lane));
+    warp.set_value(instruction.operands[0], lane, warp.cta.owner_of(address).rank);
   });
   return Outcome::next;
 }
@@ -107,10 +116,11 @@ Outcome take_registers(Warp& warp, const ptx::Instruction& instruction) {
 void begin_cta(Cta& cta) {
   const auto threads = static_cast<std::uint32_t>(cta.warps.size() * ptx::kLanes);
   const auto shared_end = static_cast<std::uint32_t>(cta.shared.size());
-  cta.extension = CtaState{{},
-                           AsyncProxy(threads, shared_end),
-                           AsyncProxy(threads, shared_end),
-                           find_result_copies(*cta.run.launch.kernel),
+  const ptx::Kernel* const kernel = cta.run.launch.kernel;
+  cta.extension = CtaState{Mbarriers(kernel),
+                           AsyncProxy(threads, shared_end, kernel),
+                           AsyncProxy(threads, shared_end, kernel),
+                           find_result_copies(*kernel),
                            std::vector<std::uint32_t>(cta.warps.size()),
                            {},
                            {}};
@@ -133,18 +143,24 @@ void end_cta(Cta& cta) {
 }  // namespace
 
 void add_cluster_handlers(HandlerTable& table) {
-  const auto add =
-      [&]<Outcome (*kHandler)(Warp&, const ptx::Instruction&), Converge kConverge>(std::string_view words) {
-        table.add(words, [](const ptx::Instruction&) -> Execution { return {kHandler, kConverge}; });
-      };
-  add.operator()<map_to_rank, Converge::none>("mapa");
+  const auto add = [&]<Outcome (*kHandler)(Warp&, const ptx::Instruction&), Converge kConverge>(
+                       std::string_view words, std::string_view operands = {}) {
+    table.add(
+        words,
+        [](const ptx::Instruction&) -> Execution {
+          return {kHandler, kConverge};
+        },
+        operands);
+  };
+  add.operator()<map_to_rank, Converge::none>("mapa", "rvv");
+  add.operator()<rank_of_address, Converge::none>("getctarank", "rv");
   add.operator()<arrive_in_cluster, Converge::warp>("barrier.cluster.arrive");
   add.operator()<wait_for_cluster, Converge::warp>("barrier.cluster.wait");
   add.operator()<fence_proxy, Converge::none>("fence.proxy.async");
   add.operator()<nothing, Converge::none>("fence.proxy.alias");
   add.operator()<fence_barrier_init, Converge::none>("fence.mbarrier_init");
-  add.operator()<give_up_registers, Converge::warp>("setmaxnreg.dec");
-  add.operator()<take_registers, Converge::warp>("setmaxnreg.inc");
+  add.operator()<give_up_registers, Converge::warp>("setmaxnreg.dec", "v");
+  add.operator()<take_registers, Converge::warp>("setmaxnreg.inc", "v");
   // Launches go on one after the other: what came before has ended.
   add.operator()<nothing, Converge::none>("griddepcontrol.wait");
   add.operator()<nothing, Converge::none>("griddepcontrol.launch_dependents");
@@ -156,6 +172,7 @@ void add_sm90_handlers(HandlerTable& table) {
   add_wgmma_handlers(table);
   add_copy_handlers(table);
   add_bulk_handlers(table);
+  add_async_store_handlers(table);
   add_tensormap_handlers(table);
   add_mbarrier_handlers(table);
   add_cluster_handlers(table);

@@ -64,7 +64,7 @@ Outcome load_tensor(Warp& warp, const ptx::Instruction& instruction) {
 
 // ---- Out of shared memory.
 
-template <bool kAdd>
+template <bool kReduces>
 Outcome store_tensor(Warp& warp, const ptx::Instruction& instruction) {
   for_lanes(warp.active, [&](int lane) {
     const TensorMap map = map_at(warp, instruction.operands[0], lane);
@@ -75,9 +75,9 @@ Outcome store_tensor(Warp& warp, const ptx::Instruction& instruction) {
         [map, source](const auto& visit) { for_each_box_chunk(map, source, visit); },
         [map, &run, &cta = warp.cta, &instruction,
          at = coordinates(warp, instruction.operands[0], lane)](const std::vector<std::byte>& box) {
-          tell_box(cta, instruction, map, at, kAdd ? Purpose::reduce : Purpose::store);
+          tell_box(cta, instruction, map, at, kReduces ? Purpose::reduce : Purpose::store);
           store_box(map, at, box, [&](std::uint64_t address, const void* bytes, std::size_t count) {
-            put(run, kAdd, map.type, address, bytes, count);
+            put(run, kReduces ? reduction_of(instruction) : Reduction::none, map.type, address, bytes, count);
           });
         });
   });
@@ -92,20 +92,25 @@ Outcome prefetch_map(Warp& warp, const ptx::Instruction& instruction) {
 /// "cp.async.bulk.tensor.4d.shared::cluster.global...": what is named first is written.
 Execution select_tensor_copy(const ptx::Instruction& instruction) {
   const std::string_view target = instruction.modifiers.at(4);
-  if (target == "global" && instruction.has("bulk_group")) return {store_tensor<false>};
-  if (target.starts_with("shared::") && instruction.has("mbarrier::complete_tx::bytes")) return {load_tensor};
+  const bool to_many = instruction.has("multicast::cluster");
+  if (target == "global" && instruction.has("bulk_group") && operands_fit(instruction, "ta|tav"))
+    return {store_tensor<false>};
+  if (target.starts_with("shared::") && instruction.has("mbarrier::complete_tx::bytes") &&
+      operands_fit(instruction, to_many ? "atav|atavv" : "ata|atav"))
+    return {load_tensor};
   throw std::runtime_error("a bulk copy that is not known");
 }
-Execution select_tensor_addition(const ptx::Instruction& instruction) {
-  if (!instruction.has("add")) throw std::runtime_error("a bulk reduction other than add");
+Execution select_tensor_reduction(const ptx::Instruction& instruction) {
+  reduction_of(instruction);
   return {store_tensor<true>};
 }
 }  // namespace
 
 void add_copy_handlers(HandlerTable& table) {
   table.add("cp.async.bulk.tensor", select_tensor_copy);
-  table.add("cp.reduce.async.bulk.tensor", select_tensor_addition);
-  table.add("prefetch.tensormap", [](const ptx::Instruction&) -> Execution { return {prefetch_map}; });
+  table.add("cp.reduce.async.bulk.tensor", select_tensor_reduction, "ta|tav");
+  table.add(
+      "prefetch.tensormap", [](const ptx::Instruction&) -> Execution { return {prefetch_map}; }, "a");
 }
 
 }  // namespace tilescope::gpu::emulator

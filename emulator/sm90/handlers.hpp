@@ -9,8 +9,9 @@ namespace tilescope::gpu::emulator {
 void add_sm90_handlers(HandlerTable& table);
 
 void add_wgmma_handlers(HandlerTable& table);
-void add_copy_handlers(HandlerTable& table);  // boxes
-void add_bulk_handlers(HandlerTable& table);  // runs of bytes
+void add_copy_handlers(HandlerTable& table);         // boxes
+void add_bulk_handlers(HandlerTable& table);         // runs of bytes
+void add_async_store_handlers(HandlerTable& table);  // registers to a cluster's shared memory
 void add_tensormap_handlers(HandlerTable& table);
 void add_mbarrier_handlers(HandlerTable& table);
 void add_cluster_handlers(HandlerTable& table);  // clusters, fences, registers, dependent grids

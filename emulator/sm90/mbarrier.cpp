@@ -4,13 +4,12 @@
 #include <string>
 
 #include "emulator/machine/launch.hpp"
+#include "emulator/machine/shared_places.hpp"
 
 namespace tilescope::gpu::emulator {
 namespace {
 
 constexpr std::int64_t kLimit = (1 << 20) - 1;  // of arrivals, and of bytes either way
-
-std::string named(std::uint32_t address) { return "mbarrier at " + std::to_string(address); }
 
 }  // namespace
 
@@ -52,6 +51,10 @@ void Mbarrier::end_phase_if_complete() {
   if (pending_ != 0 || bytes_ != 0) return;
   ++phase_;
   pending_ = arrivals_;
+}
+
+std::string Mbarriers::named(std::uint32_t address) const {
+  return "the mbarrier at " + shared_place(kernel_, address);
 }
 
 void Mbarriers::init(std::uint32_t address, std::uint32_t arrivals) {

@@ -5,7 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <unordered_map>
+
+#include "emulator/ptx/module.hpp"
 
 namespace tilescope::gpu::emulator {
 
@@ -37,15 +40,20 @@ class Mbarrier {
   std::uint32_t phase_ = 0;
 };
 
-/// Those of a CTA, by their addresses in its shared memory. Errors name the address.
+/// Those of a CTA, by their addresses in its shared memory. Errors name the place.
 class Mbarriers {
  public:
+  /// @param kernel  whose variables are named; may be null
+  explicit Mbarriers(const ptx::Kernel* kernel = nullptr) : kernel_(kernel) {}
   void init(std::uint32_t address, std::uint32_t arrivals);
   void invalidate(std::uint32_t address);
   Mbarrier& at(std::uint32_t address);
   const std::unordered_map<std::uint32_t, Mbarrier>& all() const { return barriers_; }
+  /// "the mbarrier at byte 0 of shared memory (full)"
+  std::string named(std::uint32_t address) const;
 
  private:
+  const ptx::Kernel* kernel_;
   std::unordered_map<std::uint32_t, Mbarrier> barriers_;
 };
 

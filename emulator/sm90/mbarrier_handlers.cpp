@@ -157,18 +157,26 @@ Execution select_ask(const ptx::Instruction& instruction) {
 }  // namespace
 
 void add_mbarrier_handlers(HandlerTable& table) {
-  table.add("mbarrier.init", [](const ptx::Instruction&) -> Execution { return {init}; });
-  table.add("mbarrier.inval", [](const ptx::Instruction&) -> Execution { return {invalidate}; });
-  table.add("mbarrier.arrive", select_arrive);
-  table.add("cp.async.mbarrier.arrive", [](const ptx::Instruction& instruction) -> Execution {
-    return {instruction.has("noinc") ? arrive_after_copies<true> : arrive_after_copies<false>};
-  });
-  table.add("mbarrier.arrive_drop", select_arrive);
-  table.add("mbarrier.expect_tx", [](const ptx::Instruction&) -> Execution { return {count_bytes<true>}; });
-  table.add("mbarrier.complete_tx",
-            [](const ptx::Instruction&) -> Execution { return {count_bytes<false>}; });
-  table.add("mbarrier.try_wait", select_ask<Outcome::poll>);
-  table.add("mbarrier.test_wait", select_ask<Outcome::next>);
+  constexpr std::string_view kArrival = "a|av|_a|_av", kQuestion = "pav|pavv";
+  table.add(
+      "mbarrier.init", [](const ptx::Instruction&) -> Execution { return {init}; }, "av");
+  table.add(
+      "mbarrier.inval", [](const ptx::Instruction&) -> Execution { return {invalidate}; }, "a");
+  table.add("mbarrier.arrive", select_arrive, kArrival);
+  table.add(
+      "cp.async.mbarrier.arrive",
+      [](const ptx::Instruction& instruction) -> Execution {
+        return {instruction.has("noinc") ? arrive_after_copies<true> : arrive_after_copies<false>};
+      },
+      "a");
+  table.add("mbarrier.arrive_drop", select_arrive, kArrival);
+  table.add(
+      "mbarrier.expect_tx", [](const ptx::Instruction&) -> Execution { return {count_bytes<true>}; }, "av");
+  table.add(
+      "mbarrier.complete_tx", [](const ptx::Instruction&) -> Execution { return {count_bytes<false>}; },
+      "av");
+  table.add("mbarrier.try_wait", select_ask<Outcome::poll>, kQuestion);
+  table.add("mbarrier.test_wait", select_ask<Outcome::next>, kQuestion);
 }
 
 }  // namespace tilescope::gpu::emulator

@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 
-#include "cpu_ref/numeric/numeric.hpp"
 #include "emulator/machine/launch.hpp"
 
 namespace tilescope::gpu::emulator {
@@ -90,17 +89,6 @@ bool known(const EncodeArguments& arguments) {
   return arguments.interleave == 0 &&
          std::all_of(arguments.element_strides + 1, arguments.element_strides + arguments.rank,
                      [](std::uint32_t step) { return step == 1; });
-}
-
-template <typename T, typename Add>
-void add_each(void* target, const void* source, std::size_t bytes, Add add) {
-  for (std::size_t at = 0; at < bytes; at += sizeof(T)) {
-    T sum, term;
-    std::memcpy(&sum, static_cast<char*>(target) + at, sizeof(T));
-    std::memcpy(&term, static_cast<const char*>(source) + at, sizeof(T));
-    sum = add(sum, term);
-    std::memcpy(static_cast<char*>(target) + at, &sum, sizeof(T));
-  }
 }
 
 }  // namespace
@@ -246,34 +234,6 @@ void store_box(const TensorMap& map, std::span<const std::int32_t> at, std::span
       write(row.address, &box[row.shared_offset + row.begin], row.end - row.begin);
     }
   });
-}
-
-void add_elements(MapType type, void* target, const void* source, std::size_t bytes) {
-  switch (type) {
-    case MapType::float32:
-      return add_each<float>(target, source, bytes, [](float sum, float term) { return sum + term; });
-    case MapType::float16:
-      return add_each<std::uint16_t>(target, source, bytes, [](std::uint16_t sum, std::uint16_t term) {
-        return fp32_to_fp16(fp16_to_fp32(sum) + fp16_to_fp32(term));
-      });
-    case MapType::bfloat16:
-      return add_each<std::uint16_t>(target, source, bytes, [](std::uint16_t sum, std::uint16_t term) {
-        return fp32_to_bf16(bf16_to_fp32(sum) + bf16_to_fp32(term));
-      });
-    case MapType::uint32:
-    case MapType::int32:
-      return add_each<std::uint32_t>(target, source, bytes,
-                                     [](std::uint32_t sum, std::uint32_t term) { return sum + term; });
-    case MapType::uint64:
-    case MapType::int64:
-      return add_each<std::uint64_t>(target, source, bytes,
-                                     [](std::uint64_t sum, std::uint64_t term) { return sum + term; });
-    case MapType::float64:
-      return add_each<double>(target, source, bytes, [](double sum, double term) { return sum + term; });
-    default:
-      break;
-  }
-  throw Fault("numbers of this type are not added by copies here");
 }
 
 }  // namespace tilescope::gpu::emulator

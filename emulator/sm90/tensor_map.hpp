@@ -96,7 +96,4 @@ using WriteGlobal = std::function<void(std::uint64_t address, const void* source
 void store_box(const TensorMap& map, std::span<const std::int32_t> at, std::span<const std::byte> box,
                const WriteGlobal& write);
 
-/// target += source, element by element, rounded to the nearest.
-void add_elements(MapType type, void* target, const void* source, std::size_t bytes);
-
 }  // namespace tilescope::gpu::emulator

@@ -48,12 +48,10 @@ Outcome copy_map(Warp& warp, const ptx::Instruction& instruction) {
 }
 
 Execution select_replace(const ptx::Instruction& instruction) {
-  operand_count(instruction, 2, 3);
   if (instruction.modifiers.size() < 4 || instruction.modifiers[1] != "tile") unknown_form();
   return {replace};
 }
 Execution select_copy(const ptx::Instruction& instruction) {
-  operand_count(instruction, 3, 3);
   if (instruction.operands[2].value != kMapBytes) unknown_form();
   return {copy_map, Converge::warp};
 }
@@ -61,8 +59,8 @@ Execution select_copy(const ptx::Instruction& instruction) {
 }  // namespace
 
 void add_tensormap_handlers(HandlerTable& table) {
-  table.add("tensormap.replace", select_replace);
-  table.add("tensormap.cp_fenceproxy", select_copy);
+  table.add("tensormap.replace", select_replace, "av|avv");
+  table.add("tensormap.cp_fenceproxy", select_copy, "aav");
   // Maps are read when a copy is issued: there is no cache of theirs that could be old.
   table.add("fence.proxy.tensormap::generic", [](const ptx::Instruction&) -> Execution {
     return {[](Warp&, const ptx::Instruction&) { return Outcome::next; }};

@@ -334,9 +334,12 @@ void add_wgmma_handlers(HandlerTable& table) {
   table.add("wgmma.commit_group", [](const ptx::Instruction&) -> Execution {
     return {commit_products, Converge::warp};
   });
-  table.add("wgmma.wait_group", [](const ptx::Instruction&) -> Execution {
-    return {wait_for_products, Converge::warp};
-  });
+  table.add(
+      "wgmma.wait_group",
+      [](const ptx::Instruction&) -> Execution {
+        return {wait_for_products, Converge::warp};
+      },
+      "v");
 }
 
 }  // namespace tilescope::gpu::emulator

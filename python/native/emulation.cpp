@@ -8,6 +8,7 @@
 #include "analysis/emulation/emulated_record.hpp"
 #include "common/errors.hpp"
 #include "emulator/kernel_call.hpp"
+#include "emulator/ptx/names.hpp"
 #include "emulator/sm90/tensor_map.hpp"
 
 namespace tilescope::python {
@@ -38,13 +39,14 @@ std::vector<emulator::Argument> arguments_of(const std::vector<GivenArgument>& g
 
 }  // namespace
 
-std::pair<std::string, std::vector<std::uint64_t>> kernel_parameters(const std::string& ptx,
-                                                                     const std::string& kernel) {
+std::pair<std::string, std::vector<ParameterShape>> kernel_parameters(const std::string& ptx,
+                                                                      const std::string& kernel) {
   const emulator::ptx::Module module = emulator::read_ptx(ptx);
   const emulator::ptx::Kernel& chosen = emulator::choose_kernel(module, kernel);
-  std::vector<std::uint64_t> bytes;
-  for (const emulator::ptx::Variable& parameter : chosen.parameters) bytes.push_back(parameter.bytes);
-  return {chosen.name, bytes};
+  std::vector<ParameterShape> shapes;
+  for (const emulator::ptx::Variable& parameter : chosen.parameters)
+    shapes.emplace_back(parameter.bytes, parameter.is_array ? "" : emulator::ptx::name_of(parameter.type));
+  return {chosen.name, shapes};
 }
 
 EmulationResult emulate(const EmulationRequest& request) {

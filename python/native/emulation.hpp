@@ -30,9 +30,11 @@ struct EmulationRequest {
   double most_seconds = 0;
 };
 
-/// The kernel that is meant, and the bytes of its parameters. @throws BadInput
-std::pair<std::string, std::vector<std::uint64_t>> kernel_parameters(const std::string& ptx,
-                                                                     const std::string& kernel);
+/// The bytes of a parameter, and its type as PTX has it, "u32"; "" of a struct.
+using ParameterShape = std::pair<std::uint64_t, std::string>;
+/// The kernel that is meant, and its parameters. @throws BadInput
+std::pair<std::string, std::vector<ParameterShape>> kernel_parameters(const std::string& ptx,
+                                                                      const std::string& kernel);
 
 struct EmulationResult {
   std::string record;  // of schema tilescope.kernels/1

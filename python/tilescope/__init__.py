@@ -20,7 +20,8 @@ except ImportError as error:
     ) from None
 from .arrays import attention, attention_backward, exact_attention
 from .counting import Count, count, counted, measure, timeline
-from .emulation import Emulation, Finding, emulate, tensor
+from .emulation import Emulation, Finding, emulate
+from .emulation_memory import tensor
 from .emulation_triton import emulate_triton
 from .errors import (
     BadInput,

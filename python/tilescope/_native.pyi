@@ -171,7 +171,7 @@ class DeviceLaunch:
 
 _Argument: TypeAlias = tuple[str, int, int, bytes]
 
-def kernel_parameters(ptx: str, kernel: str) -> tuple[str, list[int]]: ...
+def kernel_parameters(ptx: str, kernel: str) -> tuple[str, list[tuple[int, str]]]: ...
 def emulate(
     argv: Sequence[str],
     ptx: str,

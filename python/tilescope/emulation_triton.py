@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from . import _native
-from .emulation import DeviceMemory, Emulation, _Argument, _extent, _run, _scalar, tensor
+from .emulation import Emulation, _extent, _run
+from .emulation_memory import DeviceMemory, _Argument, _scalar, tensor
 from .errors import MissingPackage, bad_input
 
 _WIDTHS = {"1": 1, "8": 1, "16": 2, "32": 4, "64": 8}
@@ -50,11 +51,21 @@ def _compile(
         known, signature, constants, attributes = fn._pack_args(backend, options, bound, specialization, None)
     except (TypeError, KeyError) as error:
         raise bad_input("args", f"those of {fn.__name__}", f"must fit {fn.signature}: {error}") from None
-    source = triton.compiler.ASTSource(fn, signature, constants, attributes)
+    source_of: Any = triton.compiler.ASTSource
+    if getattr(fn, "is_gluon", lambda: False)():
+        from triton.experimental.gluon._runtime import GluonASTSource
+
+        source_of = GluonASTSource
+    source = source_of(fn, signature, constants, attributes)
+    compiled = triton.compile(source, target=backend.target, options=known.__dict__)
+    return compiled, {name: kind for name, kind in signature.items() if kind != "constexpr"}, bound
+
+
+def _quietly_compile(*arguments: Any) -> tuple[Any, Any, dict[str, Any]]:
+    """Without what Triton warns of its own options."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        compiled = triton.compile(source, target=backend.target, options=known.__dict__)
-    return compiled, {name: kind for name, kind in signature.items() if kind != "constexpr"}, bound
+        return _compile(*arguments)
 
 
 def _registers(cubin: bytes) -> int | None:
@@ -130,7 +141,7 @@ def _advice(
             continue
         padded = -(-value // 16) * 16
         positional = [padded if at == place else argument for at, argument in enumerate(given)]
-        other, _, _ = _compile(fn, target, positional, {**named, name: padded} if name in named else named)
+        other, _, _ = _quietly_compile(fn, target, positional, {**named, name: padded} if name in named else named)
         if (fewer := accesses(other.asm["ptx"])) < (now := accesses(ptx)):
             yield (
                 f"advice: {name} = {value} is no multiple of 16, so that Triton guards elements one by one: "
@@ -146,7 +157,7 @@ def emulate_triton(
     races: bool = False,
     uninitialised: Sequence[Any] = (),
     emulated_seed: int = 1,
-    most_seconds: float = 0,
+    most_seconds: float = 600,
     **constexprs: Any,
 ) -> Emulation:
     """Compiles a Triton kernel for a chip and runs it on the CPU: no GPU, no driver, no torch.
@@ -163,7 +174,7 @@ def emulate_triton(
         raise bad_input("target", str(target), "must be 80, 86, 89 or 90")
     given = [_as_triton_sees(arg) for arg in args]
     named = {name: _as_triton_sees(value) for name, value in constexprs.items()}
-    compiled, signature, bound = _compile(fn, target, given, named)
+    compiled, signature, bound = _quietly_compile(fn, target, given, named)
     metadata = compiled.metadata
     x, y, z = _extent("grid", tuple(grid(bound)) if callable(grid) else grid)
     clusters = (metadata.num_ctas, 1, 1)

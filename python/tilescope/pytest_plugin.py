@@ -154,7 +154,8 @@ class ByteBudget:
 
     def emulate(self, *arguments: Any, **options: Any) -> Emulation:
         """Runs a kernel by `tilescope.emulate`, whose arguments these are, holds its bytes to limits by metric
-        (sm_l2_read_bytes=..., sm_l2_write_bytes=...), and raises what it does wrong."""
+        (sm_l2_read_bytes=..., sm_l2_write_bytes=...), of which "x1.05" is a multiple of the different sectors that it touches,
+        and raises what it does wrong."""
         from . import emulate
 
         return self._emulated(emulate, arguments, options)
@@ -168,7 +169,9 @@ class ByteBudget:
     def _emulated(self, run: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Emulation:
         limits = {name: options.pop(name) for name in list(options) if name.endswith(("_bytes", "_sectors"))}
         result: Emulation = run(*arguments, **options).check()
-        self._check("measured", result.record, limits, [], f"{result.kernel} emulated")
+        must = {"read_bytes": result.must_read_bytes, "write_bytes": result.must_write_bytes}
+        base = {f"closed_form.{at}_{way}": least for way, least in must.items() for at in ("sm_l2", "compulsory")}
+        self._check("measured", result.record, limits, [base], f"{result.kernel} emulated")
         return result
 
     def _check(
@@ -216,6 +219,8 @@ class ByteBudget:
             closed = "closed_form." + key.partition(" ")[0].partition(".")[2]
             if closed not in rows[0]:
                 closed = closed.replace("dram_", "compulsory_")
+            if closed not in rows[0]:
+                raise bad_input("byte_budget", text, f"must stand with bytes whose least is known, not with {key}")
             return float(match[1]) * float(sum(row[closed] for row in rows))
         if match := re.fullmatch(r"([\d.]+)\s*%", text):
             return self._stored(key, value) * (1 + float(match[1]) / 100)

@@ -80,6 +80,8 @@ TEST_CASE("emulate: mutants of a kernel are each named with their line") {
     mutant.ptx = replaced(mutant.ptx, "bar.sync \t0;", "");
     const nlohmann::json verdict = mutant.verdict();
     CHECK(verdict.at("races") >= 1);
+    const auto text = verdict.at("findings").at(0).at("text").get<std::string>();
+    CHECK(contains(text, "byte 1600 of shared memory (byte 1600 of tile): thread"));
     CHECK(found(verdict, "race", "transpose.cu:18"));
     CHECK(found(verdict, "race", "transpose.cu:22"));
   }
@@ -179,7 +181,7 @@ TEST_CASE("emulate: the record is one of kernels, which report, diff and explain
   CHECK(at({"diff", "base.json", "r.json", "--budget", "sm_l2_write_bytes=0.5%"}).exit_code == 1);
 }
 
-TEST_CASE("emulate: ptxas says registers and spills, where it is") {
+TEST_CASE("emulate: ptxas says registers, spills and what it made of accesses, where it is") {
   Emulation emulation;
   emulation.more = {"--json", "r.json"};
   const std::filesystem::path ptxas = emulation.folder.path() / "ptxas";
@@ -187,13 +189,23 @@ TEST_CASE("emulate: ptxas says registers and spills, where it is") {
                           "ptxas info    : Compiling entry function '$name' for 'sm_90'\n"
                           "    24 bytes stack frame, 20 bytes spill stores, 28 bytes spill loads\n"
                           "ptxas info    : Used ${#name}1 registers\nEND\ndone\n";
-  std::filesystem::permissions(ptxas, std::filesystem::perms::owner_all);
+  const std::filesystem::path disassembler = emulation.folder.path() / "cuobjdump";
+  std::ofstream(disassembler)
+      << "#!/bin/sh\nprintf '\\t\\tFunction : transpose_tiled\\n'\n"
+         "for i in 1 2 3; do echo '        /*0040*/              @!P0 LDG.E R2, [R2.64] ;'; done\n"
+         "echo '        /*0050*/                   STG.E [R4.64], R2 ;'\n";
+  for (const auto& program : {ptxas, disassembler})
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   const std::string path = std::getenv("PATH");
   setenv("PATH", (emulation.folder.path().string() + ":" + path).c_str(), 1);
   const ProgramResult result = emulation.run();
   setenv("PATH", path.c_str(), 1);
   CAPTURE(result.err);
-  CHECK(contains(result.out, "ptxas spills: 20 B of stores and 28 B of loads"));
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out,
+                 "spills: ptxas has a thread store 20 B and load 28 B where registers do not suffice: 81.92 "
+                 "kB stored and 114.7 kB loaded"));
+  CHECK(contains(result.out, "warning: ptxas makes 3 loads, 1 store of 5 loads, 5 stores in the PTX's code"));
   const auto record = nlohmann::json::parse(read_file(emulation.folder.path() / "r.json"));
   CHECK(record["kernels"][0]["launch"]["registers"] == 151);
 }
@@ -228,6 +240,17 @@ TEST_CASE("emulate: what cannot be run is refused in one sentence, and nothing i
           "at most 2147483647x65535x65535");
   refused([](Emulation& e) { e.launch = replaced(e.launch, "int32", "int64"); },
           "argument 2 (n) = 8 bytes: must fit parameter transpose_tiled_param_2 of 4 bytes");
+  refused([](Emulation& e) { e.launch = replaced(e.launch, "128}", "4294967296}"); },
+          "value = 4294967296: must be what int32 holds");
+  refused(
+      [](Emulation& e) { e.launch = replaced(e.launch, "int32", "float32"); },
+      "argument 2 (n) = a floating-point number: must fit parameter transpose_tiled_param_2, which is .u32");
+  refused(
+      [](Emulation& e) {
+        e.launch =
+            replaced(e.launch, "\"block\"", "\"shared\": 163000, \"max_dynamic_shared\": 163000, \"block\"");
+      },
+      "a CTA has 166912 at most on sm_80");
   refused([](Emulation& e) { e.launch = replaced(e.launch, "float32", "flaot32"); }, "float32");
   refused([](Emulation& e) { e.launch = replaced(e.launch, "transpose_tiled", "transpose"); },
           "must name one of 2: transpose_naive, transpose_tiled");

@@ -11,6 +11,8 @@ import tilescope as ts
 
 pytestmark = pytest.mark.torch
 pytest.importorskip("triton")
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "emulator" / "corpus"))
@@ -72,6 +74,20 @@ def test_grids_may_be_functions_and_dtypes_named(kernels):
     given = [ts.tensor(x, "bf16"), ts.tensor(x, "bf16"), ts.tensor(out := np.zeros_like(x), "bf16"), 600]
     ts.emulate_triton(kernels.bf16_chain, lambda meta: (-(-600 // meta["BLOCK"]),), *given, target=80, BLOCK=256)
     assert (out == 0).all()  # the larger of two equal numbers, less one of them
+
+
+@gluon.jit
+def sum_of_two(x, y, out, n, BLOCK: gl.constexpr):
+    layout: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
+    at = gl.program_id(0) * BLOCK + gl.arange(0, BLOCK, layout=layout)
+    gl.store(out + at, gl.load(x + at, mask=at < n) + gl.load(y + at, mask=at < n), mask=at < n)
+
+
+def test_gluon_is_taken_as_triton_is():
+    x, out = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)
+    result = ts.emulate_triton(sum_of_two, (8,), x, x, out, 1000, BLOCK=128).check()
+    assert (out == 2 * x).all()
+    assert result.metrics["sm_l2_read_bytes"] == x.nbytes  # the second time it is in L1
 
 
 def test_what_does_not_fit_is_one_sentence(kernels):

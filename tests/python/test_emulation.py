@@ -150,7 +150,9 @@ def test_sums_that_begin_with_what_nobody_wrote_are_named():
     ptx, x, out = COMPILED["adds_to_empty"]["ptx"], cases.draw(100, 3), np.empty(100, np.float32)
     launch = {"grid": 1, "block": 128, "args": [x, out, 100, 3], "races": True}
     assert ts.emulate(ptx, **launch).errors == []
-    (found,) = [each for each in ts.emulate(ptx, **launch, uninitialised=[out]).findings if each.kind == "uninitialised"]
+    (found,) = [
+        each for each in ts.emulate(ptx, **launch, uninitialised=[out]).findings if each.kind == "uninitialised"
+    ]
     assert found.places == (place_of("FAULT", "faults/adds_to_empty.cu"),)
     with pytest.raises(ts.BadInput, match="must be arrays"):
         ts.emulate(ptx, **launch, uninitialised=[3])
@@ -210,14 +212,28 @@ def test_arguments_that_do_not_fit_are_one_sentence():
     assert "must name one of 1: vector_add" in refusal(kernel="subtract")
     assert refusal(grid=(1, 2, 3, 4)) == "grid = (1, 2, 3, 4): must be one to three positive whole numbers"
     assert "must be one to three" in refusal(block=0)
-    assert "must fit the parameter's 4 bytes" in refusal(args=[*good["args"][:3], 1 << 40, None, None])
+
+    def with_n(n):
+        return [*good["args"][:3], n, None, None]
+
+    n_is = "parameter 3 of vector_add (.u32)"
+    assert refusal(args=with_n(1 << 40)) == f"args[3] = {1 << 40}: must fit {n_is}: -2147483648 ... 4294967295"
+    assert refusal(args=with_n(5000.0)) == f"args[3] = 5000.0: must be a whole number, as {n_is} is"
+    assert refusal(args=with_n(np.float32(3))) == f"args[3] = 3.0: must be a whole number, as {n_is} is"
+    assert refusal(args=with_n(None)) == f"args[3] = None: must be a number, as {n_is} is no pointer"
     assert "must be an array, a number" in refusal(args=["x", *good["args"][1:]])
     assert "must be contiguous" in refusal(args=[np.zeros((9, 9))[::2, ::2], *good["args"][1:]])
     assert "must be PTX with a kernel" in refusal(ptx="nowhere.ptx")
     assert "0 ... 232448" in refusal(shared=-1)
+    for chip, most in (("80", 166912), ("86", 101376), ("89", 101376), ("90a", 232448), ("100a", 232448)):
+        for_chip = {"ptx": ptx.replace(".target sm_80", f".target sm_{chip}"), "max_dynamic_shared": most + 1}
+        assert f"{most + 1} B of dynamic" in refusal(**for_chip, shared=most + 1)
+        assert f"a CTA has {most} at most on sm_{chip}" in refusal(**for_chip, shared=most + 1)
     assert "did not ask for more than 49152 B" in refusal(shared=50000)
     assert "asked for 49999 B" in refusal(shared=50000, max_dynamic_shared=49999)
     assert "compiled for 128x1x1 (.reqntid)" in refusal(block=256)
+    hours = ".version 8.0\n.target sm_90\n.entry k()\n{\nret;\n}\n"
+    assert "its 2000000000 CTAs or clusters would take about" in refusal(ptx=hours, args=[], grid=2 * 10**9)
     unknown = ptx.replace("add.f32", "add.q7").replace("setp.lt", "setp.zz")
     assert "2 instructions that are not known" in refusal(ptx=unknown)
 
@@ -236,6 +252,16 @@ def test_budgets_take_emulated_kernels(byte_budget):
     args = [*case.arguments.values(), None, None]
     found = byte_budget.emulate(made["ptx"], grid=5, block=128, args=args, sm_l2_read_bytes="40 kB")
     assert found.metrics["sm_l2_read_bytes"] == 40000
+    half = {
+        "sm_l2_read_bytes": "x1",
+        "dram_read_bytes": "x1",
+        "sm_l2_write_bytes": "x2",
+    }  # L1 merges two and two of four
+    byte_budget.emulate(made["ptx"], grid=5, block=128, args=args, **half)
+    with pytest.raises(ts.ByteBudgetExceeded, match="20 kB more than 'x1'"):
+        byte_budget.emulate(made["ptx"], grid=5, block=128, args=args, sm_l2_write_bytes="x1")
+    with pytest.raises(ts.BadInput, match="whose least is known"):
+        byte_budget.emulate(made["ptx"], grid=5, block=128, args=args, l2_read_sectors="x1")
     with pytest.raises(ts.ByteBudgetExceeded, match="sm_l2_write_bytes is 40 kB"):
         byte_budget.emulate(made["ptx"], grid=5, block=128, args=args, sm_l2_write_bytes=19999)
     with pytest.raises(ts.CheckFailed, match="out of bounds"):

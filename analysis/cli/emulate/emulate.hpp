@@ -22,6 +22,7 @@ std::string ptx_of(const std::string& path, const std::string& arch);
 struct Assembled {
   int registers = 0;                                // of a thread
   int spill_store_bytes = 0, spill_load_bytes = 0;  // of a thread, once
+  std::string sass;  // of its whole module, where there is cuobjdump or nvdisasm
 };
 /// Nothing where there is no ptxas, or it does not take the PTX.
 std::optional<Assembled> assemble(const std::string& ptx, const std::string& target,

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -121,6 +122,24 @@ void Reader::read_expected(const JsonField& field, ArrayArgument& array) const {
     array.expected->push_back(format->read(&file.bytes[i * static_cast<std::size_t>(format->bytes)]));
 }
 
+/// The bytes of a number of an element type. @throws BadInput for one that it does not hold
+void write_number(const JsonField& field, const ElementFormat& format, std::byte* to) {
+  const auto refuse = [&] { field.refuse(fmt::format("must be what {} holds", format.name)); };
+  const Json& value = field.value();
+  if (format.is_float) {
+    format.write(to, field.number());
+    if (std::isfinite(field.number()) && !std::isfinite(format.read(to))) refuse();
+    return;
+  }
+  if (!value.is_number_integer()) field.refuse("must be an integer");
+  const bool is_signed = format.descr[1] == 'i',
+             negative = value.get<std::int64_t>() < 0 && !value.is_number_unsigned();
+  const int bits = 8 * format.bytes - is_signed;  // of the magnitude
+  const std::uint64_t number = value.get<std::uint64_t>(), magnitude = negative ? ~number : number;
+  if ((negative && !is_signed) || (bits < 64 && magnitude >> bits != 0)) refuse();
+  std::memcpy(to, &number, static_cast<std::size_t>(format.bytes));
+}
+
 emulator::Argument Reader::read_scalar(const JsonField& field, const std::string& name) const {
   emulator::Argument argument{.name = name};
   if (field.has("bytes")) {
@@ -136,15 +155,9 @@ emulator::Argument Reader::read_scalar(const JsonField& field, const std::string
   }
   require_only(field, {"name", "dtype", "value"});
   const ElementFormat& format = format_named("dtype of " + name, field.at("dtype").text());
-  const JsonField value = field.at("value");
   argument.value.resize(static_cast<std::size_t>(format.bytes));
-  if (!format.is_float && !value.value().is_number_integer()) value.refuse("must be an integer");
-  if (value.value().is_number_integer() && !format.is_float) {
-    const std::int64_t number = value.value().get<std::int64_t>();  // all 64 bits
-    std::memcpy(argument.value.data(), &number, argument.value.size());
-  } else {
-    format.write(argument.value.data(), value.number());
-  }
+  write_number(field.at("value"), format, argument.value.data());
+  argument.number = format.is_float ? emulator::Argument::Number::real : emulator::Argument::Number::whole;
   return argument;
 }
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <regex>
 #include <system_error>
+#include <utility>
 
 #include "analysis/cli/emulate/emulate.hpp"
 #include "analysis/records/files/text_file.hpp"
@@ -68,6 +69,27 @@ std::string compile(const std::string& path, const std::string& arch) {
   return read_text_file(ptx);
 }
 
+/// Runs a program of the toolkit by a shell's line, of which $1 is the program. @returns whether it went well
+bool run_line(const std::string& line, std::vector<std::string> words) {
+  words.insert(words.begin(), {"/bin/sh", "-c", line, "sh"});
+  // Its words go to standard error.
+  const ProcessStart start{
+      .command = std::move(words), .variables = {}, .input = std::nullopt, .output = STDERR_FILENO};
+  int status = 0;
+  const pid_t child = start_process(start);
+  return waitpid(child, &status, 0) == child && status == 0;
+}
+
+/// What cuobjdump or nvdisasm print of a cubin; "" where neither is there.
+std::string disassemble(const std::string& cubin, const std::string& into) {
+  for (const auto& [program, option] : {std::pair("cuobjdump", "-sass"), {"nvdisasm", "-c"}}) {
+    const auto found = of_toolkit(program);
+    if (found && run_line(R"("$1" "$2" "$3" >"$4" 2>/dev/null)", {*found, option, cubin, into}))
+      return read_text_file(into);
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string ptx_of(const std::string& path, const std::string& arch) {
@@ -86,15 +108,8 @@ std::optional<Assembled> assemble(const std::string& ptx, const std::string& tar
   const TemporaryFolder folder;
   const auto file = [&](const char* name) { return (folder.path() / name).string(); };
   std::ofstream(file("kernel.ptx")) << ptx;
-  // Its words go to standard error.
-  const ProcessStart start{
-      .command = {"/bin/sh", "-c", R"("$1" -v "-arch=$2" "$3/kernel.ptx" -o "$3/cubin" 2>"$3/said")", "sh",
-                  *ptxas, target, folder.path().string()},
-      .variables = {},
-      .input = std::nullopt,
-      .output = STDERR_FILENO};
-  int status = 0;
-  if (const pid_t child = start_process(start); waitpid(child, &status, 0) != child || status != 0)
+  if (!run_line(R"("$1" -v "-arch=$2" "$3/kernel.ptx" -o "$3/cubin" 2>"$3/said")",
+                {*ptxas, target, folder.path().string()}))
     return std::nullopt;  // it refuses what devices refuse: no reason not to run it here
   const std::string said = read_text_file(file("said"));
   const std::size_t begin = said.find("'" + kernel + "' for");
@@ -103,7 +118,8 @@ std::optional<Assembled> assemble(const std::string& ptx, const std::string& tar
   if (!std::regex_search(own, spills, std::regex(R"((\d+) bytes spill stores, (\d+) bytes spill loads)")) ||
       !std::regex_search(own, registers, std::regex(R"(Used (\d+) registers)")))
     return std::nullopt;
-  return Assembled{std::stoi(registers[1]), std::stoi(spills[1]), std::stoi(spills[2])};
+  return Assembled{std::stoi(registers[1]), std::stoi(spills[1]), std::stoi(spills[2]),
+                   disassemble(file("cubin"), file("sass"))};
 }
 
 }  // namespace tilescope::cli

@@ -10,6 +10,8 @@
 #include "analysis/emulation/call_with_dram.hpp"
 #include "analysis/emulation/emulated_record.hpp"
 #include "common/log.hpp"
+#include "common/number_format.hpp"
+#include "emulator/counts/static_accesses.hpp"
 
 namespace tilescope::cli {
 
@@ -19,6 +21,30 @@ int threads_of(const EmulateArguments& arguments) {
   return static_cast<int>(arguments.threads > 0 ? arguments.threads
                                                 : std::max(1u, std::thread::hardware_concurrency()));
 }
+
+namespace {
+
+/// Spills are findings; accesses that are other than the PTX's a warning.
+void add_what_ptxas_did(emulator::ToldLaunch& told, const Assembled& assembled,
+                        const emulator::ptx::Kernel& kernel) {
+  const int stores = assembled.spill_store_bytes, loads = assembled.spill_load_bytes;
+  const auto threads = static_cast<double>(told.facts.grid.count() * told.facts.block.count());
+  if (stores + loads > 0) {
+    const std::string text = fmt::format(
+        "ptxas has a thread store {} B and load {} B where registers do not suffice: {} stored and {} loaded "
+        "by the "
+        "launch if each is reached once, which no number here holds",
+        stores, loads, format_bytes(threads * stores), format_bytes(threads * loads));
+    told.result.findings.push_back({emulator::FindingKind::spills, {}, text});
+  }
+  const auto of_ptx = emulator::accesses_in_ptx(kernel);
+  const auto of_sass = emulator::accesses_in_sass(assembled.sass, kernel.name);
+  if (!of_ptx || !of_sass) return;
+  if (const auto differs = emulator::difference(*of_ptx, *of_sass))
+    told.result.counts.notes.push_back("warning: " + *differs);
+}
+
+}  // namespace
 
 int run_emulate(const EmulateArguments& arguments, const CommandContext& context) {
   if (arguments.words.empty())
@@ -41,11 +67,7 @@ int run_emulate(const EmulateArguments& arguments, const CommandContext& context
   options.threads = threads_of(arguments);
   options.most_seconds = static_cast<double>(arguments.most_seconds);
   emulator::ToldLaunch told = call_with_dram(module, launch.call);
-  if (assembled && assembled->spill_store_bytes + assembled->spill_load_bytes > 0)
-    told.result.counts.notes.push_back(
-        fmt::format("ptxas spills: {} B of stores and {} B of loads stand in a thread's code, which are "
-                    "counted nowhere here",
-                    assembled->spill_store_bytes, assembled->spill_load_bytes));
+  if (assembled) add_what_ptxas_did(told, *assembled, emulator::choose_kernel(module, launch.call.kernel));
   const emulator::KernelResult& result = told.result;
   const ReferenceCheck reference = result.completed ? check_reference(launch) : ReferenceCheck{};
   KernelRecord record = emulated_record(context.argv, {told}, kernel);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // atom and red. Lanes take their turns in rising order.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <span>
@@ -179,6 +180,18 @@ Execution select_atomic(const Instruction& instruction) {
   const std::size_t address = returns ? 1 : 0;
   operand_count(instruction, address + 2, address + (instruction.has("cas") ? 3 : 2));
   if (instruction.operands[address].kind != Operand::Kind::address) unknown_form();
+  const std::size_t count = instruction.has("v2")   ? 2
+                            : instruction.has("v4") ? 4
+                            : instruction.has("v8") ? 8
+                                                    : 1;
+  for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
+    const auto values = registers_of(instruction.operands[i]);
+    const bool are_values = std::none_of(values.begin(), values.end(), [](const Operand& value) {
+      return value.kind == Operand::Kind::address || value.kind == Operand::Kind::label;
+    });
+    if (i != address && (values.size() != count || !are_values))
+      throw std::runtime_error("values other than it has");
+  }
   switch (only_type(instruction)) {
     case Type::b32:
       return {of_bits<returns, std::uint32_t>(instruction)};

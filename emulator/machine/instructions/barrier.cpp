@@ -147,9 +147,9 @@ void join_lanes(Warp& warp, LaneMask lanes) {
 
 void add_barrier_handlers(HandlerTable& table) {
   for (const std::string name : {"bar", "bar.cta", "barrier", "barrier.cta"}) {
-    table.add(name + ".sync", select_barrier<bar_sync>);
-    table.add(name + ".arrive", select_barrier<bar_arrive>);
-    table.add(name + ".red", select_barrier<bar_reduce>);
+    table.add(name + ".sync", select_barrier<bar_sync>, "v|vv");
+    table.add(name + ".arrive", select_barrier<bar_arrive>, "v|vv");
+    table.add(name + ".red", select_barrier<bar_reduce>, "pvp|pvvp|rvp|rvvp");
   }
   table.add("bar.warp.sync", [](const Instruction& instruction) {
     operand_count(instruction, 1, 1);

@@ -324,9 +324,9 @@ void add_bit_handlers(HandlerTable& table) {
   table.add("bfind", select_find);
   table.add("bmsk", select_mask);
   table.add("szext", select_extension);
-  table.add("popc", select_count<CountOnes>);
-  table.add("clz", select_count<CountLeadingZeros>);
-  table.add("brev", select_reverse);
+  table.add("popc", select_count<CountOnes>, "rv");
+  table.add("clz", select_count<CountLeadingZeros>, "rv");
+  table.add("brev", select_reverse, "rv");
 }
 
 }  // namespace tilescope::gpu::emulator

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// call and ret, and the functions that CUDA itself has: printf and assert.
+// call and ret, and the functions that CUDA itself has: printf, assert, malloc and free.
 #include <algorithm>
 #include <cstring>
 
@@ -159,6 +159,27 @@ Outcome fail_assertion(Warp& warp, const Instruction& instruction) {
               lane);
 }
 
+/// malloc(bytes) and free(address): a heap of the launch.
+Outcome allocate(Warp& warp, const Instruction& instruction) {
+  Run& run = warp.cta.run;
+  for_lanes(warp.active, [&](int lane) {
+    const std::uint64_t address =
+        run.heap.allocate(run.memory, argument<std::uint64_t>(warp, instruction, 0, lane));
+    const auto* const bytes = reinterpret_cast<const std::byte*>(&address);
+    for (const ptx::Operand& result : instruction.operands[1].elements)
+      put_bytes(warp, static_cast<std::uint64_t>(result.value), {bytes, bytes + sizeof address}, lane);
+  });
+  return Outcome::next;
+}
+Outcome give_back(Warp& warp, const Instruction& instruction) {
+  Run& run = warp.cta.run;
+  for_lanes(warp.active, [&](int lane) {
+    if (!run.heap.free(run.memory, argument<std::uint64_t>(warp, instruction, 0, lane)))
+      throw Fault("free of what malloc did not give, or of what was freed before", lane);
+  });
+  return Outcome::next;
+}
+
 Execution select_call(const Instruction& instruction) {
   if (instruction.operands[0].kind == ptx::Operand::Kind::reg || instruction.operands[0].value >= 0)
     return {&call};
@@ -166,6 +187,8 @@ Execution select_call(const Instruction& instruction) {
   const std::size_t parameters = instruction.operands[2].elements.size();
   if (name == "vprintf" && parameters == 2) return {&print};
   if (name == "__assertfail" && parameters == 5) return {&fail_assertion};
+  if (name == "malloc" && parameters == 1) return {&allocate};
+  if (name == "free" && parameters == 1) return {&give_back};
   throw std::runtime_error("a call of a function that is not in the text");
 }
 

@@ -21,7 +21,7 @@ Execution select_simple(const Instruction&) {
 
 /// brx.idx: where each lane goes on, by its index into the list of targets
 Outcome branch_by_index(Warp& warp, const Instruction& instruction) {
-  const std::size_t targets = instruction.operands.size() - 1;
+  const std::size_t targets = instruction.operands.size() - 1;  // which the parser has read
   for_lanes(warp.active, [&](int lane) {
     const std::uint64_t index = warp.value(instruction.operands[0], lane);
     if (index >= targets)
@@ -42,7 +42,7 @@ Outcome no_policy(Warp& warp, const Instruction& instruction) {
 }  // namespace
 
 void add_control_handlers(HandlerTable& table) {
-  table.add("bra", select_simple<Outcome::jump>);
+  table.add("bra", select_simple<Outcome::jump>, "l");
   table.add("brx.idx", [](const Instruction&) { return Execution{&branch_by_index}; });
   table.add("exit", select_simple<Outcome::exit>);
   table.add("nanosleep", select_simple<Outcome::poll>);
@@ -50,9 +50,11 @@ void add_control_handlers(HandlerTable& table) {
   table.add("brkpt", [](const Instruction&) { return Execution{&trap}; });
   table.add("prefetch.global", select_simple<Outcome::next>);
   table.add("prefetchu", select_simple<Outcome::next>);
+  table.add("discard", select_simple<Outcome::next>);
   table.add("applypriority", select_simple<Outcome::next>);
   table.add("pmevent", select_simple<Outcome::next>);
-  table.add("createpolicy", [](const Instruction&) { return Execution{&no_policy}; });
+  table.add(
+      "createpolicy", [](const Instruction&) { return Execution{&no_policy}; }, "r");
   for (const char* fence : {"membar.gl", "membar.cta", "membar.sys", "fence.acq_rel", "fence.sc"})
     table.add(fence, select_simple<Outcome::next>);
 }

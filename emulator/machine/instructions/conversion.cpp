@@ -281,6 +281,7 @@ struct FlushAndSaturate {
 };
 
 Execution select_conversion(const Instruction& instruction) {
+  operand_count(instruction, 2, 3);
   if (instruction.opcode == "cvt.sat.f32.f32") return {&unary<Saturate, float>};
   if (instruction.opcode == "cvt.ftz.sat.f32.f32") return {&unary<FlushAndSaturate, float>};
   if (needs_own_rounding(instruction) && !instruction.has("satfinite"))

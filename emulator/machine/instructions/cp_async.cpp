@@ -102,7 +102,6 @@ Outcome copy(Warp& warp, const Instruction& instruction) {
 Execution select_copy(const Instruction& instruction) {
   only_modifiers(instruction, {"async", "ca", "cg", "shared", "shared::cta", "global", "L2::64B", "L2::128B",
                                "L2::256B", "L2::cache_hint"});
-  operand_count(instruction, 3, 5);
   return {&copy};
 }
 
@@ -123,10 +122,12 @@ Outcome wait_all(Warp& warp, const Instruction&) {
 }  // namespace
 
 void add_cp_async_handlers(HandlerTable& table) {
-  table.add("cp.async.ca", select_copy);
-  table.add("cp.async.cg", select_copy);
+  constexpr std::string_view kCopied = "aav|aavv|aavvv";
+  table.add("cp.async.ca", select_copy, kCopied);
+  table.add("cp.async.cg", select_copy, kCopied);
   table.add("cp.async.commit_group", [](const Instruction&) { return Execution{&commit}; });
-  table.add("cp.async.wait_group", [](const Instruction&) { return Execution{&wait_group}; });
+  table.add(
+      "cp.async.wait_group", [](const Instruction&) { return Execution{&wait_group}; }, "v");
   table.add("cp.async.wait_all", [](const Instruction&) { return Execution{&wait_all}; });
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrices that lie across a warp, to and from shared memory: ldmatrix, stmatrix.
+// Matrices that lie across a warp, to and from shared memory: ldmatrix, stmatrix; movmatrix.
+#include <array>
 #include <cstring>
 
 #include "emulator/machine/instructions/fragments.hpp"
@@ -89,11 +90,30 @@ Execution select_store(const Instruction& instruction) {
   return {instruction.has("trans") ? &store_matrices<true> : &store_matrices<false>, Converge::warp};
 }
 
+/// Rows become columns: of registers alone.
+Outcome transpose_matrix(Warp& warp, const Instruction& instruction) {
+  require_whole_warp(warp);
+  std::array<std::uint16_t, 2 * kLanes> from;
+  std::memcpy(from.data(), warp.read<std::uint32_t>(instruction.operands[1]), sizeof from);
+  auto* const to = warp.write<std::uint16_t>(instruction.operands[0]);
+  for (int row = 0; row < kRows; ++row) {
+    for (int column = 0; column < kRows; ++column)
+      to[kRows * row + column] = from[static_cast<std::size_t>(kRows * column + row)];
+  }
+  return Outcome::next;
+}
+Execution select_transpose(const Instruction& instruction) {
+  only_modifiers(instruction, {"sync", "aligned", "m8n8", "trans"});
+  plain_operands(instruction, 2);
+  return {&transpose_matrix, Converge::warp};
+}
+
 }  // namespace
 
 void add_matrix_handlers(HandlerTable& table) {
   table.add("ldmatrix.sync.aligned", select_load);
   table.add("stmatrix.sync.aligned", select_store);
+  table.add("movmatrix.sync.aligned", select_transpose);
   add_mma_handlers(table);
   add_wmma_handlers(table);
 }

@@ -105,10 +105,21 @@ Handler of_reach(const Instruction& instruction, bool polls) {
   unknown_form();
 }
 
+/// As many registers as .v2 and .v4 say, of 16 bytes together at most.
+void check_values(const Instruction& instruction, const Operand& values) {
+  const std::size_t count = instruction.has("v2") ? 2 : instruction.has("v4") ? 4 : 1;
+  const bool is_list = values.kind == Operand::Kind::vector;
+  const bool is_address = values.kind == Operand::Kind::address || values.kind == Operand::Kind::label;
+  if ((is_list ? values.elements.size() : 1) != count || is_address)
+    throw std::runtime_error("values other than it has");
+  if (count * static_cast<std::size_t>(ptx::bytes_of(only_type(instruction))) > 16) unknown_form();
+}
+
 template <bool is_load>
 Execution select_access(const Instruction& instruction) {
   operand_count(instruction, 2, 3);  // the third is a cache policy
   if (instruction.operands[is_load ? 1 : 0].kind != Operand::Kind::address) unknown_form();
+  check_values(instruction, instruction.operands[is_load ? 0 : 1]);
   // A thread that asks with .acquire, .relaxed or .volatile may wait for another: others go on first.
   const bool polls =
       reach_of(instruction) == Reach::global &&
@@ -147,7 +158,6 @@ Execution select_access(const Instruction& instruction) {
 void add_memory_handlers(HandlerTable& table) {
   table.add("ld", select_access<true>);
   table.add("st", select_access<false>);
-  table.add("st.async", [](const Instruction&) -> Execution { unknown_form(); });
 }
 
 }  // namespace tilescope::gpu::emulator

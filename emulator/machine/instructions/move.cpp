@@ -128,7 +128,7 @@ Execution select_address_conversion(const Instruction& instruction) {
 
 void add_move_handlers(HandlerTable& table) {
   table.add("mov", select_move);
-  table.add("cvta", select_address_conversion);
+  table.add("cvta", select_address_conversion, "rv");
 }
 
 }  // namespace tilescope::gpu::emulator

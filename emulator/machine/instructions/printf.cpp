@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "emulator/machine/memory_access.hpp"
+#include "emulator/ptx/lexer.hpp"
 
 namespace tilescope::gpu::emulator {
 namespace {
@@ -96,7 +97,12 @@ std::string formatted(Warp& warp, int lane, std::uint64_t format_address, std::u
     }
     const std::size_t kind = format.find_first_of("diouxXeEfFgGaAcsp", percent);
     if (kind == std::string::npos) return text + format.substr(percent);
-    text += converted(warp, lane, std::string_view(format).substr(percent, kind + 1 - percent), arguments);
+    const std::string_view spec = std::string_view(format).substr(percent, kind + 1 - percent);
+    try {
+      text += converted(warp, lane, spec, arguments);
+    } catch (const fmt::format_error&) {
+      throw Fault("printf with '" + ptx::printable(spec) + "', which prints nothing", lane);
+    }
     at = kind + 1;
   }
   return text;

@@ -204,7 +204,6 @@ Execution of_type(Type type, F&& f) {
 }
 
 Execution select_load(const Instruction& instruction) {
-  operand_count(instruction, 2, 3);
   const Type type = only_type(instruction);
   return of_type(type, [&]<Type t>() {
     return of_shape<t>(instruction, [&]<int m, int n, int k>() { return load_of<t, m, n, k>(instruction); });
@@ -212,7 +211,6 @@ Execution select_load(const Instruction& instruction) {
 }
 
 Execution select_store(const Instruction& instruction) {
-  operand_count(instruction, 2, 3);
   const Type type = only_type(instruction);
   return of_type(type, [&]<Type t>() {
     return of_shape<t>(instruction, [&]<int m, int n, int k>() -> Execution {
@@ -249,8 +247,8 @@ Execution select_product(const Instruction& instruction) {
 }  // namespace
 
 void add_wmma_handlers(HandlerTable& table) {
-  table.add("wmma.load", select_load);
-  table.add("wmma.store", select_store);
+  table.add("wmma.load", select_load, "*a|*av");
+  table.add("wmma.store", select_store, "a*|a*v");
   table.add("wmma.mma", select_product);
 }
 

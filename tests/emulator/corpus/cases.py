@@ -671,3 +671,6 @@ def rounded_ways() -> Case:
     expected = {"down": down, "up": up, "to_zero": to_zero, "of_whole": of_whole}
     arguments = {"x": x, "n": n, **{name: zeros(value) for name, value in expected.items()}}
     return Case((1,), arguments, expected, block=(64,), error=0)
+
+
+import serving_cases  # noqa: E402, F401  adds its own

@@ -30,6 +30,7 @@ def of_cuda(source: Path, chip: str = "sm_90", *options: str) -> dict[str, Any]:
 
 
 def of_triton(kernel: str, case: cases.Case, target: int, **options: Any) -> dict[str, Any]:
+    import serving_kernels
     import triton.language as tl
     import triton_kernels
     from tilescope import tensor
@@ -41,7 +42,8 @@ def of_triton(kernel: str, case: cases.Case, target: int, **options: Any) -> dic
         for each, value in case.arguments.items()
     } | {each: types.get(value, value) for each, value in case.constants.items()}
     options |= {"num_warps": case.warps, "num_stages": case.stages}
-    compiled, signature, _ = _compile(getattr(triton_kernels, kernel), target, [], named | options)
+    function = getattr(triton_kernels, kernel, None) or getattr(serving_kernels, kernel)
+    compiled, signature, _ = _compile(function, target, [], named | options)
     metadata = compiled.metadata
     return {
         "ptx": without_paths(compiled.asm["ptx"]),

@@ -46,11 +46,17 @@ TEST_CASE("emulator: a read of what another CTA writes races, unless a fence may
   REQUIRE(found.size() == 1);
   CHECK(found[0].lines.at(0).text() == "kernel.cu:12");
   CHECK(found[0].lines.at(1).text() == "kernel.cu:13");
-  CHECK(findings((*kernel)(reads_of_the_next("membar.gl;\n")), FindingKind::race).empty());
+  const KernelResult fenced = (*kernel)(reads_of_the_next("membar.gl;\n"));
+  CHECK(findings(fenced, FindingKind::race).empty());
+  CHECK(fenced.counts.notes.back().starts_with(
+      "races between CTAs in global memory were not looked for: the kernel"));
   // Its own numbers, and those of a CTA of its cluster, whose barriers order the two.
   CHECK(findings((*kernel)(kernel_ptx(copy_body(1))), FindingKind::race).empty());
   kernel->call.cluster = {8};
-  CHECK(findings((*kernel)(reads_of_the_next("")), FindingKind::race).empty());
+  const KernelResult clustered = (*kernel)(reads_of_the_next(""));
+  CHECK(findings(clustered, FindingKind::race).empty());
+  CHECK(clustered.counts.notes.back().starts_with(
+      "races in shared memory were not looked for: CTAs of a cluster"));
 }
 
 TEST_CASE("emulator: atomics race with plain stores, not with each other") {

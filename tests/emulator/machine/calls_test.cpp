@@ -79,6 +79,45 @@ TEST_CASE("emulator: functions are called through a table of their addresses, ea
                     doctest::Contains("the name of a variable or a function, expected"));
 }
 
+/// Calls malloc for %rd4 bytes, whose address is %rd5.
+const std::string kAllocate = R"(
+{
+.param .b64 bytes;
+.param .b64 result;
+st.param.b64 [bytes], %rd4;
+call.uni (result), malloc, (bytes);
+ld.param.b64 %rd5, [result];
+}
+)";
+const std::string kFree = R"(
+{
+.param .b64 address;
+st.param.b64 [address], %rd5;
+call.uni free, (address);
+}
+)";
+
+TEST_CASE("emulator: malloc gives memory that is checked, and 8 MiB of it") {
+  PtxRun run;
+  run.threads = 1;
+  run("mov.u64 %rd4, 40;\n" + kAllocate +
+      "st.u32 [%rd5+36], 7;\nld.u32 %r2, [%rd5+36];\nst.global.u32 [%rd0], %r2;\n" + kFree +
+      "mov.u64 %rd4, 8388608;\n" + kAllocate + "st.global.u64 [%rd0+8], %rd5;\n" + kAllocate +
+      "st.global.u64 [%rd0+16], %rd5;\n" + kFree);
+  CHECK(run.out[0] == 7);
+  CHECK((run.out[2] | run.out[3]) != 0);
+  CHECK((run.out[4] | run.out[5]) == 0);
+  const auto fails = [](const std::string& body, const char* words) {
+    PtxRun wrong;
+    wrong.threads = 1;
+    CHECK_THROWS_WITH_AS(wrong("mov.u64 %rd4, 40;\n" + kAllocate + body), doctest::Contains(words),
+                         DeviceError);
+  };
+  fails("st.u32 [%rd5+40], 7;\n", "0 bytes beyond the end of 'memory of malloc' of 40 bytes");
+  fails(kFree + "st.u32 [%rd5], 7;\n", "memory that was freed");
+  fails(kFree + kFree, "free of what malloc did not give");
+}
+
 TEST_CASE("emulator: redux of bits") {
   PtxRun run;
   run.threads = 32;

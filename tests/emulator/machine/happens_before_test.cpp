@@ -17,20 +17,28 @@ std::vector<std::uint32_t> warp(std::uint32_t index) {
 }
 
 TEST_CASE("emulator: a write and a read without a barrier between them race, with one they do not") {
-  HappensBefore order(kThreads, 256);
-  order.write(0, 16, 16, 1);
-  order.read(1, 28, 4, 2);
+  constexpr std::uint32_t kBegin = ptx::kSharedBegin;
+  ptx::Kernel kernel;
+  ptx::Variable& tile = kernel.shared.emplace_back();
+  tile.name = "tile";
+  tile.type = ptx::Type::f32;
+  tile.bytes = 64;
+  tile.offset = kBegin + 8;
+  HappensBefore order(kThreads, kBegin + 256, nullptr, &kernel);
+  order.write(0, kBegin + 16, 16, 1);
+  order.read(1, kBegin + 28, 4, 2);
   REQUIRE(order.races().size() == 1);
   CHECK(order.races()[0].text ==
-        "shared memory at 28: thread 0 writes at PTX line 1, thread 1 reads at PTX line 2, and nothing "
+        "byte 28 of shared memory (tile[5]): thread 0 writes at PTX line 1, thread 1 reads at PTX line 2, "
+        "and nothing "
         "orders the two");
-  order.read(1, 28, 4, 2);  // said once
-  order.read(1, 12, 4, 3);  // beside it
+  order.read(1, kBegin + 28, 4, 2);  // said once
+  order.read(1, kBegin + 12, 4, 3);  // beside it
   order.join(warp(0));
-  order.read(1, 16, 4, 4);
-  order.write(2, 12, 4, 5);
+  order.read(1, kBegin + 16, 4, 4);
+  order.write(2, kBegin + 12, 4, 5);
   CHECK(order.races().size() == 1);
-  order.write(40, 16, 4, 6);  // of the other warp: with the write, and with the read
+  order.write(40, kBegin + 16, 4, 6);  // of the other warp: with the write, and with the read
   CHECK(order.races().size() == 3);
 }
 

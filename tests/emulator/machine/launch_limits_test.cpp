@@ -57,6 +57,20 @@ TEST_CASE("emulator: more than 48 KiB of shared memory, static and dynamic, must
       Kind::value, "a CTA has 232448 at most"));
 }
 
+TEST_CASE("emulator: a CTA has the shared memory of the chip that its kernel was compiled for") {
+  const std::pair<const char*, std::uint32_t> kChips[] = {
+      {"sm_75", 65536},  {"sm_80", 166912},  {"sm_86", 101376},   {"sm_87", 166912},  {"sm_89", 101376},
+      {"sm_90", 232448}, {"sm_90a", 232448}, {"sm_100a", 232448}, {"sm_120", 101376}, {"sm_999", 232448}};
+  for (const auto& [target, most] : kChips) {
+    const ChipLimits chip = limits_of_target(target);
+    const HostAttributes all{.max_dynamic_shared = most + 1};
+    CHECK_FALSE(Tried{.dynamic_shared = most, .attributes = all, .chip = chip}.refused());
+    CHECK(Tried{.dynamic_shared = most + 1, .attributes = all, .chip = chip}.refused(Kind::value, target));
+  }
+  CHECK_FALSE(limits_of_target("sm_89").has_clusters);
+  CHECK(limits_of_target("sm_90").has_clusters);
+}
+
 TEST_CASE("emulator: CTAs of other threads than the kernel was compiled for, or of too many registers") {
   CHECK(Tried{.block = {1024, 2}}.refused(Kind::configuration, "CTAs of 1024x2x1 threads"));
   CHECK(Tried{.block = {1, 1, 65}}.refused(Kind::configuration, "64 in z"));

@@ -47,6 +47,20 @@ TEST_CASE("emulator: ldmatrix gives each lane two neighbours of a row, transpose
   }
 }
 
+TEST_CASE("emulator: movmatrix turns twice into what was") {
+  const PtxRun run = run_on_matrices(
+      "st.shared.v4.u32 [%r3], {%r4, %r5, %r6, %r7};\nbar.warp.sync -1;\n"
+      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [%r3];\n"
+      "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r14, %r15, %r16, %r17}, [%r3];\n"
+      "movmatrix.sync.aligned.m8n8.trans.b16 %r20, %r10;\nmovmatrix.sync.aligned.m8n8.trans.b16 %r21, %r20;\n"
+      "xor.b32 %r10, %r10, %r21;\nxor.b32 %r11, %r14, %r20;\n" +
+      kStoreFour);
+  for (std::uint32_t lane = 0; lane < 32; ++lane) {
+    CHECK(run.out[4 * lane] == 0);
+    CHECK(run.out[4 * lane + 1] == 0);
+  }
+}
+
 TEST_CASE("emulator: stmatrix is the way back") {
   for (const std::string form : {"x4", "x4.trans"}) {
     const PtxRun run = run_on_matrices(

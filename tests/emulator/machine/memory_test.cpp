@@ -29,10 +29,12 @@ TEST_CASE("emulator: accesses that lie outside or askew are named with lane, lin
         std::string::npos);
   CHECK(outside.find("0 bytes beyond the end of 'out' of 16384 bytes") != std::string::npos);
   CHECK(message("ld.global.v2.u32 {%r2, %r3}, [%rd0+4];\n").find("lane 0, line 16: ") != std::string::npos);
-  CHECK(message("ld.global.v2.u32 {%r2, %r3}, [%rd0+4];\n").find("is not a multiple of 8") !=
+  CHECK(message("ld.global.v2.u32 {%r2, %r3}, [%rd0+4];\n").find("is not aligned to 8 bytes") !=
         std::string::npos);
-  CHECK(message("st.shared.u32 [%r1+33000], %r0;\n").find("4 bytes at shared address") != std::string::npos);
-  CHECK(message("mov.u32 %r2, 0;\nst.shared.u32 [%r2], %r0;\n").find("lie outside") != std::string::npos);
+  CHECK(message("st.shared.u32 [%r1+33000], %r0;\n")
+            .find("4 bytes at byte 33000 of shared memory, of which the CTA has 32") != std::string::npos);
+  CHECK(message("mov.u32 %r2, 0;\nst.shared.u32 [%r2], %r0;\n")
+            .find("4 bytes at byte -1024 of shared memory") != std::string::npos);
   CHECK(message("ld.param.u32 %r2, [test_param_0+8];\n").find("4 bytes at 8 of 8 bytes of parameters") !=
         std::string::npos);
   CHECK(message("@%p1 trap;\n").empty() == false);
@@ -170,7 +172,7 @@ TEST_CASE("emulator: what cp.async fills with zeros may lie beyond the allocatio
   for (std::uint32_t i = 0; i < 128; ++i) CHECK(most[i] == (i < 126 ? i + 1 : 0));
   CHECK_THROWS_WITH_AS(run_copy(half, 500), doctest::Contains("lane 31"), DeviceError);
   CHECK_THROWS_WITH_AS(run_copy("add.s64 %rd1, %rd1, 8;\nmov.u32 %r4, 8;\n", 512),
-                       doctest::Contains("not a multiple of 16"), DeviceError);
+                       doctest::Contains("not aligned to 16 bytes"), DeviceError);
 }
 
 }  // namespace

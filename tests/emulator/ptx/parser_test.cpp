@@ -117,20 +117,44 @@ out:
 TEST_CASE("emulator: what is not known is named with its line and text") {
   const auto message = [](const std::string& body) -> std::string {
     try {
-      kernel_of(body);
+      const Module module = kernel_of(body);
+      for (const Instruction& instruction : module.kernels.at(0)->instructions)
+        if (!instruction.unknown.empty()) return instruction.unknown;
     } catch (const std::runtime_error& error) {
       return error.what();
     }
     return {};
   };
   CHECK(message("mov.u32 %r1, %r2;\nadd.u32 %r1, %r9, 1;\n") ==
-        "PTX line 11: no such register, variable or label at '%r9' in: add.u32 %r1, %r9, 1;");
+        "PTX line 11: no such register at '%r9' in: add.u32 %r1, %r9, 1;");
+  CHECK(message("mov.u32 %r1,\n\t\xc3\xa9;\n") == "PTX line 11: ';' expected at '?' in: ??;");
   CHECK(message("bra nowhere;\n").find("line 10: no such register, variable or label at 'nowhere'") !=
         std::string::npos);
   CHECK(message(".branches x;\n").find("line 10: unknown directive at '.branches'") != std::string::npos);
   CHECK(message("ld.global.u32 %r1, [%h1];\n").find("an address expected at '%h1'") != std::string::npos);
   CHECK(message("mov.u32 %r1, 12q;\n").find("a number expected at '12q'") != std::string::npos);
   CHECK(message("mov.u32 %r1, 1\n").find("';' expected at '}'") != std::string::npos);
+}
+
+TEST_CASE("emulator: what cannot be read does not hide what follows, nor another kernel") {
+  const Module module = kernel_of(
+      "mov.u64 %rd1, %no_such;\nbra nowhere;\nfoo {%r1, %q}, 7;\nadd.u32 %r1, %r2, 1;\nbra "
+      "there;\nthere:\nret;\n");
+  const auto& instructions = module.kernels.at(0)->instructions;
+  REQUIRE(instructions.size() == 6);
+  CHECK(instructions[0].unknown == "PTX line 10: no such register at '%no_such' in: mov.u64 %rd1, %no_such;");
+  CHECK(instructions[1].unknown.starts_with("PTX line 11: no such register, variable or label at 'nowhere'"));
+  CHECK(instructions[2].unknown.starts_with("PTX line 12: no such register at '%q'"));
+  for (const std::size_t known : {3, 4, 5}) CHECK(instructions[known].unknown.empty());
+  CHECK(instructions[4].operands.at(0).offset == 5);
+}
+
+TEST_CASE("emulator: a register and a range of registers may have one name") {
+  const Module module = kernel_of("{\n.reg .b32 a;\n.reg .b16 a<2>;\nmov.b32 a, {a0, a1};\n}\nret;\n");
+  const Instruction& move = module.kernels.at(0)->instructions.at(0);
+  CHECK(move.unknown.empty());
+  CHECK(move.operands.at(0).bytes == 4);
+  CHECK(move.operands.at(1).elements.at(1).bytes == 2);
 }
 
 std::string refusal_of(const std::string& text) {

@@ -117,7 +117,8 @@ TEST_CASE("emulator: mbarriers that are used wrongly are errors with their place
         "more arrivals");
   fails(kInit + "@%p0 mbarrier.inval.shared::cta.b64 [%r2];\nmbarrier.arrive.shared::cta.b64 _, [%r2];\n",
         "was not initialised");
-  fails(kInit + "add.u32 %r2, %r2, 4;\n@%p0 mbarrier.init.shared::cta.b64 [%r2], 1;\n", "multiple of 8");
+  fails(kInit + "add.u32 %r2, %r2, 4;\n@%p0 mbarrier.init.shared::cta.b64 [%r2], 1;\n",
+        "(byte 4 of barrier) is not aligned to 8 bytes");
 }
 
 TEST_CASE("emulator: copies do not see a barrier whose initialisation no fence followed") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensor maps from the driver's arguments, and the boxes they move, against brute force.
 #include "emulator/sm90/tensor_map.hpp"
+#include "emulator/sm90/reduction.hpp"
 
 #include <doctest/doctest.h>
 
@@ -133,18 +134,34 @@ TEST_CASE("emulator: chunks of a box lie where the swizzle puts them") {
   CHECK(count == map.box_bytes() / 16);
 }
 
-TEST_CASE("emulator: copies add element by element") {
+TEST_CASE("emulator: copies reduce element by element") {
+  const auto add = [](MapType type, void* target, const void* source, std::size_t bytes) {
+    reduce_elements(Reduction::add, type, target, source, bytes);
+  };
   float sums[2] = {1.5f, -2.0f};
   const float terms[2] = {0.25f, 3.0f};
-  add_elements(MapType::float32, sums, terms, sizeof(sums));
+  add(MapType::float32, sums, terms, sizeof(sums));
   CHECK(sums[0] == 1.75f);
   CHECK(sums[1] == 1.0f);
   std::uint16_t half[2] = {fp32_to_fp16(2048.0f), fp32_to_fp16(1.0f)};
   const std::uint16_t more[2] = {fp32_to_fp16(1.0f), fp32_to_fp16(0.5f)};
-  add_elements(MapType::float16, half, more, sizeof(half));
+  add(MapType::float16, half, more, sizeof(half));
   CHECK(half[0] == fp32_to_fp16(2048.0f));  // to the nearest, ties to even
   CHECK(half[1] == fp32_to_fp16(1.5f));
-  CHECK_THROWS_AS(add_elements(MapType::uint8, half, more, 2), std::runtime_error);
+  CHECK_THROWS_AS(add(MapType::uint8, half, more, 2), std::runtime_error);
+  const auto reduced = [](Reduction reduction, MapType type, std::uint32_t old, std::uint32_t term) {
+    reduce_elements(reduction, type, &old, &term, sizeof old);
+    return old;
+  };
+  CHECK(reduced(Reduction::minimum, MapType::int32, 3, ~0u) == ~0u);
+  CHECK(reduced(Reduction::minimum, MapType::uint32, 3, ~0u) == 3);
+  CHECK(reduced(Reduction::maximum, MapType::int32, 3, ~0u) == 3);
+  CHECK(reduced(Reduction::bit_and, MapType::uint32, 12, 10) == 8);
+  CHECK(reduced(Reduction::bit_or, MapType::uint32, 12, 10) == 14);
+  CHECK(reduced(Reduction::bit_xor, MapType::uint32, 12, 10) == 6);
+  CHECK(reduced(Reduction::increment, MapType::uint32, 10, 10) == 0);
+  CHECK(reduced(Reduction::decrement, MapType::uint32, 0, 10) == 10);
+  CHECK_THROWS_AS(reduced(Reduction::bit_and, MapType::float32, 1, 1), std::runtime_error);
 }
 
 }  // namespace tilescope::gpu::emulator::tensor_map_test
