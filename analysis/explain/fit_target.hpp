@@ -19,23 +19,30 @@ struct FitTarget {
   ReadWriteBytes bytes;
   double read_scale = 1, write_scale = 1;
   std::int64_t l1_hit_bytes = 0;
+  bool hits_may_miss = true;  // what L1 served may be missing from the reads of any program
 
+  /// What the program is expected to read: of what is asked for again, all that L1 did not serve, as its
+  /// counter says of another run, or nothing; between them what comes nearest.
+  std::int64_t expected_reads(const CandidateProgram& candidate) const {
+    const std::int64_t once = candidate.bytes.read_bytes;
+    const std::int64_t missed = candidate.asked_bytes > 0 ? candidate.asked_bytes - l1_hit_bytes : once;
+    return std::clamp(bytes.read_bytes, std::min(once, missed), std::max(once, missed));
+  }
   /// Whether the program loads more than was read, and L1 served as much.
-  bool short_by_hits(const ReadWriteBytes& candidate) const {
-    const std::int64_t missing = candidate.read_bytes - bytes.read_bytes;
-    return missing > 0 && missing <= l1_hit_bytes;
+  bool short_by_hits(const CandidateProgram& candidate) const {
+    const std::int64_t missing = candidate.bytes.read_bytes - bytes.read_bytes;
+    return hits_may_miss && candidate.asked_bytes == 0 && missing > 0 && missing <= l1_hit_bytes;
   }
   double read_error(const CandidateProgram& candidate) const {
     const double error =
-        std::abs(static_cast<double>(bytes.read_bytes - candidate.bytes.read_bytes)) / read_scale;
-    return short_by_hits(candidate.bytes) ? std::min(error, tolerance_of(candidate)) : error;
+        std::abs(static_cast<double>(bytes.read_bytes - expected_reads(candidate))) / read_scale;
+    return short_by_hits(candidate) ? std::min(error, kExplained) : error;
   }
   double write_error(const CandidateProgram& candidate) const {
     return std::abs(static_cast<double>(bytes.write_bytes - candidate.bytes.write_bytes)) / write_scale;
   }
   bool explained_by(const CandidateProgram& candidate) const {
-    const double tolerance = tolerance_of(candidate);
-    return read_error(candidate) <= tolerance && write_error(candidate) <= tolerance;
+    return read_error(candidate) <= kExplained && write_error(candidate) <= kExplained;
   }
 };
 

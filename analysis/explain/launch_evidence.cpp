@@ -47,7 +47,18 @@ bool names_pass(const std::string& name, const std::string& pass) {
   if (pass == "sum") return holds_any(name, {"reduce", "sum"});
   if (pass == "convert") return holds_any(name, {"convert", "postprocess"});
   if (pass == "fill") return holds_any(name, {"clear", "zero", "init"});
+  if (pass == "combine") return holds_any(name, {"combine"});
   return holds_any(name, {"delta", "dot_do_o", "preprocess", "do_o", "odo", "row_dot", "rowsum"});
+}
+
+/// Whether the name is that of such a pass and of nothing else.
+bool names_no_products(const std::string& name) {
+  return holds_any(name, {"preprocess", "postprocess", "convert_d", "dot_do_o", "reduce_head", "combine"});
+}
+
+/// Whether the name says that the kernel was made for chips without an engine that copies tiles.
+bool names_older_chip(const std::string& name) {
+  return holds_any(name, {"sm70", "sm75", "sm80", "flash_fwd_kernel_traits", "flash_bwd_kernel_traits"});
 }
 
 }  // namespace
@@ -155,11 +166,18 @@ std::optional<std::string> LaunchEvidence::memory_against(const CandidateProgram
 }
 
 std::optional<std::string> LaunchEvidence::against(const CandidateProgram& candidate) const {
+  if (candidate.threads != 0 && candidate.threads != threads_) {
+    return fmt::format("its CTAs have {} threads, the program's {}", threads_, candidate.threads);
+  }
   if (!candidate.tiled()) {
     if (!candidate.somebodys && !names_pass(name_, candidate.name))
       return fmt::format("its name says nothing of {}", candidate.name);
-    return std::nullopt;
+    if (candidate.num_ctas == 0 || grid_agrees(candidate)) return std::nullopt;
+    return fmt::format("its grid has {} CTAs, the program {}", ctas_, candidate.num_ctas);
   }
+  if (candidate.copy_engine && names_older_chip(name_))
+    return "its name is that of a chip without copy engine";
+  if (names_no_products(name_)) return "its name is that of a pass without products";
   if (other_work_) return "its name is that of other work";
   if (!candidate.somebodys && says_other_direction(candidate)) return "its name states the other direction";
   if (!named_.allows(candidate.tile)) return "its name states another tile";

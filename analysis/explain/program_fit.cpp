@@ -54,8 +54,7 @@ Agreement agreement_of(const CandidateProgram& best, const Evidence& evidence) {
   // One side may agree by chance, as where a kernel reads what attention would: the other must come near, or
   // be written by what spills.
   const bool near_writes = write_error <= kNear || evidence.kernel.launch.local_bytes.value_or(0) > 0;
-  const double tolerance = tolerance_of(best);
-  const bool reads = read_error <= tolerance, writes = write_error <= tolerance;
+  const bool reads = read_error <= kExplained, writes = write_error <= kExplained;
   return reads && writes                 ? Agreement::explained
          : reads && near_writes          ? Agreement::reads_only
          : writes && read_error <= kNear ? Agreement::writes_only
@@ -82,8 +81,8 @@ std::vector<ProgramFit> as_good_as(const CandidateProgram& best, const Evidence&
                                    std::span<const CandidateProgram* const> ranked) {
   // Where nothing explains a side, small differences there speak for no candidate.
   constexpr double kUnexplainedNoise = 0.01;
-  const auto limit = [&best](double error) {
-    return error + (error <= tolerance_of(best) ? kNoise : kUnexplainedNoise);
+  const auto limit = [](double error) {
+    return error + (error <= kExplained ? kNoise : kUnexplainedNoise);
   };
   const FitTarget& target = evidence.target;
   const double read_limit = limit(target.read_error(best));
@@ -126,7 +125,7 @@ std::vector<std::string> hints_of(const KernelGroup& kernel, const KernelFit& fi
   }
   if (matters(-fit.read_residual_bytes, target.read_scale)) {
     hints.push_back(
-        target.short_by_hits(fit.best->bytes)
+        target.short_by_hits(*fit.best)
             ? fmt::format("L1 served {} of loads, more than what was not read",
                           format_bytes(static_cast<double>(target.l1_hit_bytes)))
             : "fewer bytes were read than the program loads: L1 hits, or loads that the kernel spares");
@@ -217,7 +216,8 @@ KernelFit fit_kernel(const KernelGroup& kernel, std::span<const CandidateProgram
       [&evidence](const auto* a, const auto* b) { return evidence.cost(*a) < evidence.cost(*b); });
   fit.cost = evidence.cost(best);
   fit.best = best;
-  fit.read_residual_bytes = target.bytes.read_bytes - best.bytes.read_bytes;
+  fit.asked_again_bytes = target.expected_reads(best) - best.bytes.read_bytes;
+  fit.read_residual_bytes = target.bytes.read_bytes - target.expected_reads(best);
   fit.write_residual_bytes = target.bytes.write_bytes - best.bytes.write_bytes;
   fit.agreement = agreement_of(best, evidence);
   fit.programs = as_good_as(best, evidence, ranked);
