@@ -87,14 +87,23 @@ void add_flash4_style(CandidateCollector& collector, const TileProgram& fused, c
 /// As in PyTorch's memory-efficient attention: each product of a step loads its operands; the dQ sums are
 /// read and written, in whole tiles, by one CTA at a time, and the last of them stores dQ; every CTA computes
 /// delta for all queries. The products with the sums have as many columns as a kv tile has rows. Sums of wide
-/// heads' dK and dV are in memory as well.
-void add_serial(CandidateCollector& collector, const AttentionProblem& problem, const TileProgram& fused) {
+/// heads' dK and dV are in memory as well. CTAs may be fewer than kv tiles, and have several in turn.
+/// @param ctas of a head
+void add_serial(CandidateCollector& collector, const AttentionProblem& problem, const TileProgram& fused,
+                std::int64_t ctas) {
   TileProgram deltas = fused;
   deltas.dense = true;
   deltas.prologue.clear();
   deltas.phases = {{load(out), load(dout), store(delta)}};
   deltas.epilogue.clear();
   deltas.products = {};
+  // Computed by each kv tile's CTA, or by fewer.
+  const std::int64_t spared = fused.num_blocks() - ctas;
+  ReadWriteBytes of_cta;
+  for (const TensorTraffic& traffic : tensor_traffic(deltas)) {
+    of_cta.read_bytes += traffic.load_bytes / fused.num_blocks();
+    of_cta.write_bytes += traffic.store_bytes / fused.num_blocks();
+  }
   const TileShape tile = fused.tile;
   const std::int64_t visits = fused.visited_tiles(), heads = problem.batch * problem.heads;
   const std::int64_t q_tiles = heads * num_m_blocks(problem.band(), tile), kv_tiles = fused.num_ctas();
@@ -114,6 +123,10 @@ void add_serial(CandidateCollector& collector, const AttentionProblem& problem, 
     if (dkv_in_memory) convention += ", sums of dK and dV in memory";
     CandidateProgram& serial =
         collector.add("backward, dQ read and written in turn", convention, {main, deltas});
+    serial.bytes.read_bytes -= spared * of_cta.read_bytes;
+    serial.bytes.write_bytes -= spared * of_cta.write_bytes;
+    serial.blocks = ctas;
+    serial.num_ctas = ctas * heads;
     // A CTA that leaves sums to the next one releases a lock.
     const std::int64_t left = (visits - q_tiles) * dq_tiles;
     serial.bytes.read_bytes += visits * dq_tiles * sum_tile;
@@ -124,6 +137,7 @@ void add_serial(CandidateCollector& collector, const AttentionProblem& problem, 
       serial.bytes.write_bytes += (visits - kv_tiles) * dkv_tiles * sum_tile;
       serial.on_chip.sums = 0;
     }
+    serial.through_l1 = loaded_bytes(main, lse) + loaded_bytes(main, delta);
     serial.on_chip.in_slices = true;
   };
   add(false, false);
@@ -133,7 +147,7 @@ void add_serial(CandidateCollector& collector, const AttentionProblem& problem, 
 
 /// Backward passes of `problem`, whose heads_kv says by which heads dK and dV are summed.
 void add_by_kv_tile(CandidateCollector& collector, const AttentionProblem& problem, TileShape tile,
-                    const std::string& convention) {
+                    const std::string& convention, std::span<const int> splits = {}) {
   ProgramOptions options = ProgramOptions::with_tile(tile);
   options.backward = BackwardOrder::fused;
   const TileProgram fused =
@@ -144,7 +158,10 @@ void add_by_kv_tile(CandidateCollector& collector, const AttentionProblem& probl
   add_cudnn_style(collector, fused, beside);
   if (problem.group_size() == 1) {
     add_flash4_style(collector, fused, beside);
-    add_serial(collector, problem, fused);
+    add_serial(collector, problem, fused, fused.num_blocks());
+    for (const int ctas : splits) {
+      if (ctas < fused.num_blocks()) add_serial(collector, problem, fused, ctas);
+    }
   }
   options.backward = BackwardOrder::split;
   const TileProgram dkdv =
@@ -177,8 +194,9 @@ void add_by_query_head(CandidateCollector& collector, const AttentionProblem& pr
 
 }  // namespace
 
-void add_backward(CandidateCollector& collector, const AttentionProblem& problem, TileShape tile) {
-  add_by_kv_tile(collector, problem, tile, "");
+void add_backward(CandidateCollector& collector, const AttentionProblem& problem, TileShape tile,
+                  std::span<const int> splits) {
+  add_by_kv_tile(collector, problem, tile, "", splits);
   if (problem.group_size() > 1) add_by_query_head(collector, problem, tile);
   ProgramOptions options = ProgramOptions::with_tile(tile);
   collector.add(

@@ -70,7 +70,9 @@ void add_forward(CandidateCollector& collector, const AttentionProblem& problem,
 void add_combining(CandidateCollector& collector, const AttentionProblem& problem,
                    std::span<const int> splits);
 /// Backward passes of a tile.
-void add_backward(CandidateCollector& collector, const AttentionProblem& problem, TileShape tile);
+/// @param splits numbers of CTAs among which the kv tiles of a head may be divided
+void add_backward(CandidateCollector& collector, const AttentionProblem& problem, TileShape tile,
+                  std::span<const int> splits);
 /// What is done beside the pass with the products, to each element once.
 void add_passes_around_backward(CandidateCollector& collector, const AttentionProblem& problem);
 

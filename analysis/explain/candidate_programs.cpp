@@ -20,7 +20,8 @@ std::vector<CandidateProgram> candidate_programs(const AttentionProblem& problem
     for (const int block_m : kCandidateBlocks) {
       for (const int block_n : kCandidateBlocks) {
         const TileShape tile{block_m, block_n};
-        forward ? add_forward(collector, problem, tile, splits) : add_backward(collector, problem, tile);
+        forward ? add_forward(collector, problem, tile, splits)
+                : add_backward(collector, problem, tile, splits);
       }
     }
     std::ranges::move(collector.take(), std::back_inserter(all));

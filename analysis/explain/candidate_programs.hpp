@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,7 +45,9 @@ struct CandidateProgram {
   /// Part of what loads ask for is asked for again, and L1 serves it if it still has it: all that they ask
   /// for, where bytes.read_bytes has each sector of a CTA once; 0: they ask for nothing again.
   std::int64_t asked_bytes = 0;
-  bool somebodys = false;    // of a text, and not of this file: it goes by no name
+  /// Part of bytes.read_bytes that comes through L1, where the rest is known to go around it.
+  std::optional<std::int64_t> through_l1 = std::nullopt;
+  bool somebodys = false;               // of a text, and not of this file: it goes by no name
   std::vector<TileProgram> parts = {};  // what it was made from, the one that its grid belongs to first
 
   bool tiled() const { return tile.block_m > 0; }
@@ -53,7 +56,7 @@ struct CandidateProgram {
 /// Every candidate of the directions: FlashAttention-2's passes under the conventions of the kernels in use,
 /// FlashAttention-1, and the passes around them. The files *_candidates.cpp list the conventions.
 /// Multicast needs no candidate of its own: the SMs' counter has each byte at every CTA that receives it.
-/// @param splits numbers of CTAs among which the keys of a q tile may have been divided
+/// @param splits numbers of CTAs among which the keys may have been divided
 /// @throws BadInput on an invalid problem, or where a count would overflow
 std::vector<CandidateProgram> candidate_programs(const AttentionProblem& problem,
                                                  std::span<const Direction> directions,

@@ -56,13 +56,14 @@ std::vector<CandidateProgram> text_candidates(const std::string& text, const Att
   return candidates;
 }
 
-/// Numbers of CTAs among which the keys of a q tile may be divided: extents of the grids of kernels whose
-/// names say that they divide something.
+/// Numbers of CTAs among which keys may be divided: extents of the grids of kernels whose names say that they
+/// divide something, or are those of a library that divides keys.
 std::vector<int> splits_in_grids(const std::vector<KernelGroup>& kernels) {
   constexpr std::int64_t kMostSplits = 128;
   std::set<int> splits;
   for (const KernelGroup& kernel : kernels) {
-    if (lower_case(kernel.name).find("split") == std::string::npos) continue;
+    const std::string name = lower_case(kernel.name);
+    if (name.find("split") == std::string::npos && name.find("fmha_cutlassb") == std::string::npos) continue;
     for (const std::int64_t extent : kernel.launch.grid) {
       if (extent > 1 && extent <= kMostSplits) splits.insert(static_cast<int>(extent));
     }

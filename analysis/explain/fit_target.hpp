@@ -13,6 +13,9 @@ namespace tilescope {
 
 /// What counters of one kernel repeat to; candidates that lie closer together are equally good.
 inline constexpr double kNoise = 5e-5;
+/// What L1 serves is counted in another run than what is read, and the order of CTAs is another there: the
+/// part of its hits by which they differ; and of what it has all but always, the part that it may have lost.
+inline constexpr double kHitNoise = 0.1, kLostByL1 = 1e-3;
 
 /// What is left of the counters when the causes are taken off, and the yardsticks of residuals.
 struct FitTarget {
@@ -21,17 +24,21 @@ struct FitTarget {
   std::int64_t l1_hit_bytes = 0;
   bool hits_may_miss = true;  // what L1 served may be missing from the reads of any program
 
-  /// What the program is expected to read: of what is asked for again, all that L1 did not serve, as its
-  /// counter says of another run, or nothing; between them what comes nearest.
+  /// What the program is expected to read: of what is asked for again, nothing, or what L1 did not serve;
+  /// what comes nearest between them.
   std::int64_t expected_reads(const CandidateProgram& candidate) const {
     const std::int64_t once = candidate.bytes.read_bytes;
-    const std::int64_t missed = candidate.asked_bytes > 0 ? candidate.asked_bytes - l1_hit_bytes : once;
-    return std::clamp(bytes.read_bytes, std::min(once, missed), std::max(once, missed));
+    if (candidate.asked_bytes == 0) return once;
+    const std::int64_t missed = candidate.asked_bytes - l1_hit_bytes;
+    const std::int64_t noise = std::llround(kLostByL1 * static_cast<double>(candidate.asked_bytes - once));
+    return std::clamp(bytes.read_bytes, std::min(once, missed), std::max(once, missed + noise));
   }
-  /// Whether the program loads more than was read, and L1 served as much.
+  /// Whether the program loads more than was read, and L1 served as much of what does not go around it.
   bool short_by_hits(const CandidateProgram& candidate) const {
     const std::int64_t missing = candidate.bytes.read_bytes - bytes.read_bytes;
-    return hits_may_miss && candidate.asked_bytes == 0 && missing > 0 && missing <= l1_hit_bytes;
+    const auto hits = std::llround((1 + kHitNoise) * static_cast<double>(l1_hit_bytes));
+    return hits_may_miss && candidate.asked_bytes == 0 && missing > 0 && missing <= hits &&
+           missing <= candidate.through_l1.value_or(missing);
   }
   double read_error(const CandidateProgram& candidate) const {
     const double error =

@@ -110,6 +110,7 @@ void add_reloading(CandidateCollector& collector, const TileProgram& flash2) {
   const std::int64_t again = (step_rows - sums.batch * sums.heads * sums.rows) * sums.cols *
                              std::int64_t{element_bytes(ElementType::fp32)};
   in_memory.bytes.read_bytes += again;
+  in_memory.through_l1 = again;
   in_memory.bytes.write_bytes += again;
   in_memory.on_chip.sums = 0;
   steps.epilogue = {store(out)};

@@ -61,6 +61,9 @@ bool names_older_chip(const std::string& name) {
   return holds_any(name, {"sm70", "sm75", "sm80", "flash_fwd_kernel_traits", "flash_bwd_kernel_traits"});
 }
 
+/// Whether the name says that it is made for one that has: its operands come whole, not in slices of a warp.
+bool names_copy_engine(const std::string& name) { return holds_any(name, {"sm90", "wgmma"}); }
+
 }  // namespace
 
 bool NamedTile::allows(TileShape tile) const {
@@ -175,6 +178,7 @@ std::optional<std::string> LaunchEvidence::against(const CandidateProgram& candi
     if (candidate.num_ctas == 0 || grid_agrees(candidate)) return std::nullopt;
     return fmt::format("its grid has {} CTAs, the program {}", ctas_, candidate.num_ctas);
   }
+  if (candidate.on_chip.in_slices && names_copy_engine(name_)) return "its operands come whole, by its name";
   if (candidate.copy_engine && names_older_chip(name_))
     return "its name is that of a chip without copy engine";
   if (names_no_products(name_)) return "its name is that of a pass without products";

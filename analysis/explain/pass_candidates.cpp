@@ -101,6 +101,13 @@ void add_group_convert(CandidateCollector& collector, const AttentionProblem& pr
   convert.bytes.read_bytes += sums_beyond(sums, tile);
 }
 
+/// Reads dK of each query head, and stores that of their group.
+std::vector<TileProgram> sum_over_group(const AttentionProblem& problem) {
+  AttentionProblem expanded = problem;
+  expanded.heads_kv = problem.heads;
+  return {elementwise(expanded, Axis::kv, {load(dk)}, {}), elementwise(problem, Axis::kv, {}, {store(dk)})};
+}
+
 /// cuDNN's passes give each thread some elements of a row, and a CTA as many whole rows as its threads have:
 /// those that are left over do elements of the next CTA's rows.
 void add_by_thread(CandidateCollector& collector, const AttentionProblem& problem, bool converts) {
@@ -150,9 +157,7 @@ void add_passes_around_backward(CandidateCollector& collector, const AttentionPr
   if (problem.group_size() == 1) return;
   for (const int rows : kCandidateBlocks) add_group_convert(collector, problem, {rows, columns});
   add_by_thread(collector, problem, false);
-  collector.add(
-      "sum", "dK or dV over the query heads of a group",
-      {elementwise(problem, Axis::q, {load(q)}, {}), elementwise(problem, Axis::kv, {}, {store(dk)})});
+  collector.add("sum", "dK or dV over the query heads of a group", sum_over_group(problem));
 }
 
 }  // namespace tilescope

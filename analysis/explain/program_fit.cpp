@@ -81,9 +81,7 @@ std::vector<ProgramFit> as_good_as(const CandidateProgram& best, const Evidence&
                                    std::span<const CandidateProgram* const> ranked) {
   // Where nothing explains a side, small differences there speak for no candidate.
   constexpr double kUnexplainedNoise = 0.01;
-  const auto limit = [](double error) {
-    return error + (error <= kExplained ? kNoise : kUnexplainedNoise);
-  };
+  const auto limit = [](double error) { return error + (error <= kExplained ? kNoise : kUnexplainedNoise); };
   const FitTarget& target = evidence.target;
   const double read_limit = limit(target.read_error(best));
   const double write_limit = limit(target.write_error(best));
