@@ -27,7 +27,7 @@ double scale_of(std::int64_t side, std::int64_t other) {
 }
 
 FitTarget target_of(std::int64_t read, std::int64_t written, const std::vector<NamedCause>& causes,
-                    std::int64_t l1_hit_bytes, bool hits_may_miss = true) {
+                    std::optional<std::int64_t> l1_hit_bytes, bool hits_may_miss = true) {
   return {{read - sum_of(causes, true), written - sum_of(causes, false)},
           scale_of(read, written),
           scale_of(written, read),
@@ -40,7 +40,7 @@ FitTarget target_of(std::int64_t read, std::int64_t written, const std::vector<N
 FitTarget fit_target(const KernelGroup& kernel, const std::vector<NamedCause>& causes) {
   const std::int64_t read = required_metric(kernel, "sm_l2_read_bytes");
   const std::int64_t written = required_metric(kernel, "sm_l2_write_bytes");
-  return target_of(read, written, causes, metric_of(kernel, "l1_load_hit_bytes").value_or(0));
+  return target_of(read, written, causes, metric_of(kernel, "l1_load_hit_bytes"));
 }
 
 bool counters_allow(const CandidateProgram& candidate, const KernelGroup& kernel, const FitTarget& target) {

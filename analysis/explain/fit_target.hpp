@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "analysis/explain/program_fit.hpp"
@@ -21,7 +22,7 @@ inline constexpr double kHitNoise = 0.1, kLostByL1 = 1e-3;
 struct FitTarget {
   ReadWriteBytes bytes;
   double read_scale = 1, write_scale = 1;
-  std::int64_t l1_hit_bytes = 0;
+  std::optional<std::int64_t> l1_hit_bytes = std::nullopt;  // absent where they were not counted
   bool hits_may_miss = true;  // what L1 served may be missing from the reads of any program
 
   /// What the program is expected to read: of what is asked for again, nothing, or what L1 did not serve;
@@ -29,14 +30,14 @@ struct FitTarget {
   std::int64_t expected_reads(const CandidateProgram& candidate) const {
     const std::int64_t once = candidate.bytes.read_bytes;
     if (candidate.asked_bytes == 0) return once;
-    const std::int64_t missed = candidate.asked_bytes - l1_hit_bytes;
+    const std::int64_t missed = l1_hit_bytes ? candidate.asked_bytes - *l1_hit_bytes : once;
     const std::int64_t noise = std::llround(kLostByL1 * static_cast<double>(candidate.asked_bytes - once));
     return std::clamp(bytes.read_bytes, std::min(once, missed), std::max(once, missed + noise));
   }
   /// Whether the program loads more than was read, and L1 served as much of what does not go around it.
   bool short_by_hits(const CandidateProgram& candidate) const {
     const std::int64_t missing = candidate.bytes.read_bytes - bytes.read_bytes;
-    const auto hits = std::llround((1 + kHitNoise) * static_cast<double>(l1_hit_bytes));
+    const auto hits = std::llround((1 + kHitNoise) * static_cast<double>(l1_hit_bytes.value_or(0)));
     return hits_may_miss && candidate.asked_bytes == 0 && missing > 0 && missing <= hits &&
            missing <= candidate.through_l1.value_or(missing);
   }

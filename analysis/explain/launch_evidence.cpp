@@ -37,7 +37,7 @@ bool holds_any(const std::string& text, std::initializer_list<const char*> words
 /// Copies, fills, random numbers, reductions, matrix products: what frameworks launch beside attention.
 bool names_other_work(const std::string& name) {
   return holds_any(name, {"at::native", "elementwise", "memcpy", "memset", "cub::", "thrust::", "philox",
-                          "curand", "gemm", "cublas", "softmax_warp", "layer_norm", "nccl"}) &&
+                          "curand", "gemm", "nvjet", "cublas", "softmax_warp", "layer_norm", "nccl"}) &&
          !holds_any(name, {"flash", "fmha", "attn", "attention", "sdpa"});
 }
 

@@ -16,8 +16,11 @@ using enum TensorName;
 struct PassTile {
   std::int64_t rows = 0, columns = 0;
 
-  std::string text() const {
-    return rows == 0 ? "" : fmt::format("sums in whole tiles of {} rows of {} columns", rows, columns);
+  /// As a convention beside tensors of so many rows and columns.
+  std::string text(const TensorExtent& sums) const {
+    if (rows == 0) return "";
+    if (sums.rows % rows == 0 && sums.cols == columns) return fmt::format("{} rows a CTA", rows);
+    return fmt::format("sums in whole tiles of {} rows of {} columns", rows, columns);
   }
 };
 
@@ -42,7 +45,7 @@ std::string joined(const std::string& first, const std::string& second) {
 /// Passes over whole tiles, as in FlashAttention-2 and -3; or of plain tensors.
 void add_in_tiles(CandidateCollector& collector, const AttentionProblem& problem, const PassTile& tile) {
   const TensorExtent dq_sums = tensor_extent(problem, dq_accum), deltas = tensor_extent(problem, delta);
-  const std::string whole = tile.text();
+  const std::string whole = tile.text(dq_sums);
   const auto add = [&](const std::string& name, const std::string& convention, std::vector<Operand> loads,
                        std::vector<Operand> stores) -> CandidateProgram& {
     CandidateProgram& candidate =
@@ -66,7 +69,7 @@ void add_flash4_delta(CandidateCollector& collector, const AttentionProblem& pro
   const TensorExtent rows = tensor_extent(problem, lse), sums = tensor_extent(problem, dq_accum);
   const std::string again = threads > tile.rows ? fmt::format(", lse by {} rows", threads) : "";
   CandidateProgram& pass =
-      collector.add("delta", joined(fmt::format("dQ sums zeroed, lse in base 2{}", again), tile.text()),
+      collector.add("delta", joined(fmt::format("dQ sums zeroed, lse in base 2{}", again), tile.text(sums)),
                     {elementwise(problem, Axis::q, {load(out), load(dout), load(lse)},
                                  {store(delta), store(lse), store(dq_accum)})});
   set_grid(pass, sums, tile.rows);
@@ -95,7 +98,7 @@ void add_flash4_delta(CandidateCollector& collector, const AttentionProblem& pro
 /// Converts the sums of a group's dK or dV, in whole tiles.
 void add_group_convert(CandidateCollector& collector, const AttentionProblem& problem, const PassTile& tile) {
   const TensorExtent sums = tensor_extent(problem, dk_accum);
-  CandidateProgram& convert = collector.add("convert", joined("dK or dV sums to dK or dV", tile.text()),
+  CandidateProgram& convert = collector.add("convert", joined("dK or dV sums to dK or dV", tile.text(sums)),
                                             {elementwise(problem, Axis::kv, {load(dk_accum)}, {store(dk)})});
   set_grid(convert, sums, tile.rows);
   convert.bytes.read_bytes += sums_beyond(sums, tile);

@@ -125,7 +125,7 @@ std::vector<std::string> hints_of(const KernelGroup& kernel, const KernelFit& fi
     hints.push_back(
         target.short_by_hits(*fit.best)
             ? fmt::format("L1 served {} of loads, more than what was not read",
-                          format_bytes(static_cast<double>(target.l1_hit_bytes)))
+                          format_bytes(static_cast<double>(target.l1_hit_bytes.value_or(0))))
             : "fewer bytes were read than the program loads: L1 hits, or loads that the kernel spares");
   }
   if (counted && (more_written || more_read) && fit.agreement != Agreement::explained) {
