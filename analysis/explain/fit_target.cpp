@@ -13,9 +13,13 @@ std::int64_t required_metric(const KernelGroup& kernel, const char* name) {
   if (!value) {
     throw BadInput(
         "kernel", kernel.name,
-        fmt::format("must have {} in the record: `tilescope profile --metrics traffic,causes --json "
-                    "FILE -- COMMAND` counts it",
-                    name));
+        fmt::format(
+            "must have {} in the record: `tilescope profile --metrics traffic,causes --json "
+            "FILE -- COMMAND` counts it, and `ncu --metrics "
+            "l1tex__m_xbar2l1tex_read_bytes.sum,lts__t_sectors_srcunit_tex_op_write.sum,"
+            "lts__t_sectors_srcunit_tex_op_red.sum,lts__t_sectors_srcunit_tex_op_atom.sum` what it is "
+            "made from",
+            name));
   }
   return *value;
 }

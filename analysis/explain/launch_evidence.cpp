@@ -168,27 +168,32 @@ std::optional<std::string> LaunchEvidence::memory_against(const CandidateProgram
   return std::nullopt;
 }
 
-std::optional<std::string> LaunchEvidence::against(const CandidateProgram& candidate) const {
-  if (candidate.threads != 0 && candidate.threads != threads_) {
-    return fmt::format("its CTAs have {} threads, the program's {}", threads_, candidate.threads);
-  }
+std::optional<std::string> LaunchEvidence::name_against(const CandidateProgram& candidate) const {
   if (!candidate.tiled()) {
-    if (!candidate.somebodys && !names_pass(name_, candidate.name))
-      return fmt::format("its name says nothing of {}", candidate.name);
-    if (candidate.num_ctas == 0 || grid_agrees(candidate)) return std::nullopt;
-    return fmt::format("its grid has {} CTAs, the program {}", ctas_, candidate.num_ctas);
+    if (candidate.somebodys || names_pass(name_, candidate.name)) return std::nullopt;
+    return fmt::format("its name says nothing of {}", candidate.name);
   }
   if (candidate.on_chip.in_slices && names_copy_engine(name_)) return "its operands come whole, by its name";
-  if (candidate.copy_engine && names_older_chip(name_))
+  if (candidate.copy_engine && names_older_chip(name_)) {
     return "its name is that of a chip without copy engine";
+  }
   if (names_no_products(name_)) return "its name is that of a pass without products";
   if (other_work_) return "its name is that of other work";
   if (!candidate.somebodys && says_other_direction(candidate)) return "its name states the other direction";
   if (!named_.allows(candidate.tile)) return "its name states another tile";
-  if (!grid_agrees(candidate) && !persistent(candidate)) {
+  return std::nullopt;
+}
+
+std::optional<std::string> LaunchEvidence::against(const CandidateProgram& candidate) const {
+  if (auto said = name_against(candidate)) return said;
+  if (candidate.threads != 0 && candidate.threads != threads_) {
+    return fmt::format("its CTAs have {} threads, the program's {}", threads_, candidate.threads);
+  }
+  const bool any_grid = !candidate.tiled() && candidate.num_ctas == 0;
+  if (!any_grid && !grid_agrees(candidate) && !(candidate.tiled() && persistent(candidate))) {
     return fmt::format("its grid has {} CTAs, the program {}", ctas_, candidate.num_ctas);
   }
-  return memory_against(candidate);
+  return candidate.tiled() ? memory_against(candidate) : std::nullopt;
 }
 
 bool LaunchEvidence::says_other_direction(const CandidateProgram& candidate) const {

@@ -163,13 +163,14 @@ std::string ProgramFit::tile_text() const {
 
 namespace {
 
-/// Of the candidates that the launch rules out the one whose bytes come nearest, and why it is none.
+/// Of the candidates that the launch rules out, but its name does not, the one whose bytes come nearest, and
+/// why it is none.
 std::string ruled_out_text(std::span<const CandidateProgram> candidates, const FitTarget& target,
                            const LaunchEvidence& launch) {
   const CandidateProgram* nearest = nullptr;
   double least = 0;
   for (const CandidateProgram& candidate : candidates) {
-    if (!candidate.tiled()) continue;
+    if (!candidate.tiled() || !launch.name_allows(candidate)) continue;
     const double error = target.read_error(candidate) + target.write_error(candidate);
     if (nearest == nullptr || error < least) nearest = &candidate, least = error;
   }

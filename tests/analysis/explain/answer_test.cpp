@@ -90,6 +90,23 @@ TEST_CASE("kernels that are no attention have bytes and a ceiling, and must move
   CHECK(to_markdown({told}).find("| 1.33x |") != std::string::npos);
 }
 
+TEST_CASE("a length that kernels speak against is refused with the one by which they wrote their results") {
+  ExplainRecord record = record_of("flash_fwd|flash_bprop|fmha");
+  record.problem.seqlen_q = record.problem.seqlen_k = 4000;
+  const std::string said = doubt(record, explain(record));
+  CHECK(said.find("seqlen is 4000, and 4 fit with 4096") != std::string::npos);
+  record.problem.seqlen_q = record.problem.seqlen_k = 4096;
+  CHECK(doubt(record, explain(record)).empty());
+}
+
+TEST_CASE("the nearest program by bytes alone is none that the kernel's name denies") {
+  ExplainRecord record = record_of("flash_fwd");
+  record.problem.seqlen_q = record.problem.seqlen_k = 256;
+  const KernelFit fit = explain(record).front();
+  REQUIRE(fit.hints.size() == 1);
+  CHECK(fit.hints[0].find("forward, 128 x 64, but its grid has 1024 CTAs") != std::string::npos);
+}
+
 TEST_CASE("no fill, copy or reduction of a framework is named as a pass of attention") {
   const ExplainRecord record = record_of("at::native");
   for (const KernelFit& fit : explain(record)) CHECK(fit.agreement == Agreement::no_attention);
