@@ -163,16 +163,17 @@ std::string ProgramFit::tile_text() const {
 
 namespace {
 
-/// Of the candidates that the launch rules out, but its name does not, the one whose bytes come nearest, and
-/// why it is none.
+/// Of the candidates that the launch rules out the one whose bytes come nearest, if possible one that the
+/// kernel's name leaves room for, and why it is none.
 std::string ruled_out_text(std::span<const CandidateProgram> candidates, const FitTarget& target,
                            const LaunchEvidence& launch) {
   const CandidateProgram* nearest = nullptr;
-  double least = 0;
+  std::pair<bool, double> least;  // whether the name denies it, and how far off it is
   for (const CandidateProgram& candidate : candidates) {
-    if (!candidate.tiled() || !launch.name_allows(candidate)) continue;
-    const double error = target.read_error(candidate) + target.write_error(candidate);
-    if (nearest == nullptr || error < least) nearest = &candidate, least = error;
+    if (!candidate.tiled()) continue;
+    const std::pair<bool, double> distance = {!launch.name_allows(candidate),
+                                              target.read_error(candidate) + target.write_error(candidate)};
+    if (nearest == nullptr || distance < least) nearest = &candidate, least = distance;
   }
   if (nearest == nullptr) return "";
   return fmt::format("nearest by bytes alone is {}, {} x {}, but {}", nearest->name, nearest->tile.block_m,
