@@ -8,11 +8,9 @@
 #include <vector>
 
 #include "analysis/explain/candidate_programs.hpp"
+#include "cpu_ref/schedule/program_parts.hpp"
 
 namespace tilescope {
-
-constexpr Operand load(TensorName tensor) { return {tensor, AccessKind::load}; }
-constexpr Operand store(TensorName tensor) { return {tensor, AccessKind::store}; }
 
 TileProgram pass_of(const std::vector<TileProgram>& programs, PassName name);
 /// A pass without inner tiles: it reads and writes each element of some tensors once.
