@@ -50,7 +50,7 @@ std::string verdict_of(const KernelFit& fit) {
       text += ", with " + format_bytes(static_cast<double>(cause.bytes)) + " of spills";
     }
   }
-  if (fit.chance) text += fmt::format("; {:.1f} % by chance", 100 * *fit.chance);
+  if (fit.chance) text += fmt::format("; {} by chance", chance_text(*fit.chance));
   if (best.posterior > 0 && best.posterior < 0.995) {
     text += fmt::format("; {:.0f} % of what fits", 100 * best.posterior);
   }

@@ -146,6 +146,11 @@ std::string sizes_text(const std::set<int>& sizes) {
 
 }  // namespace
 
+std::string chance_text(double chance) {
+  constexpr double kLeastShown = 1e-3;
+  return chance < kLeastShown ? "under 0.1 %" : fmt::format("{:.1f} %", 100 * chance);
+}
+
 std::string ProgramFit::tile_text() const {
   if (tiles.empty()) return "";
   std::set<int> block_m, block_n;

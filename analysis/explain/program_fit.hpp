@@ -28,6 +28,8 @@ enum class Agreement : std::uint8_t {
 };
 /// Of falsified counts, so many may be explained at most where the true ones are called explained.
 inline constexpr double kMostChance = 0.02;
+/// "0.3 %", "under 0.1 %"
+std::string chance_text(double chance);
 /// Of the bytes that were measured, at most so much is left over where a program explains them; 1.0 = 100 %.
 inline constexpr double kExplained = 2e-4;
 inline constexpr double kNear = 0.5;  // of them: farther off, the program has nothing to do with the side
