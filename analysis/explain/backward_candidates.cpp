@@ -137,12 +137,16 @@ void add_serial(CandidateCollector& collector, const AttentionProblem& problem, 
       serial.bytes.write_bytes += (visits - kv_tiles) * dkv_tiles * sum_tile;
       serial.on_chip.sums = 0;
     }
-    serial.through_l1 = loaded_bytes(main, lse) + loaded_bytes(main, delta);
+    // Operands of products go around L1.
+    serial.through_l1 = loaded_bytes(main, lse) + loaded_bytes(main, delta) + ctas * of_cta.read_bytes;
     serial.on_chip.in_slices = true;
   };
-  add(false, false);
-  add(true, false);
-  add(false, true);
+  // K stays on chip where three slices of 32 columns hold it, sums in registers up to 128 columns. A kernel
+  // for wider heads may have been taken.
+  constexpr std::int64_t kSlices = 96, kNarrow = 64, kInRegisters = 128;
+  if (problem.head_dim <= kSlices) add(true, false);
+  if (problem.head_dim > kNarrow) add(false, false);
+  if (problem.head_dim > kInRegisters) add(false, true);
 }
 
 /// Backward passes of `problem`, whose heads_kv says by which heads dK and dV are summed.
