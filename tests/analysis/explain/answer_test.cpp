@@ -90,6 +90,17 @@ TEST_CASE("kernels that are no attention have bytes and a ceiling, and must move
   CHECK(to_markdown({told}).find("| 1.33x |") != std::string::npos);
 }
 
+TEST_CASE("a backward pass has two tiles of scores, which no advised tile spills") {
+  // On an H200 tiles of 256 x 64 spilled, and moved three times as much.
+  const LaunchAnswer backward = answer_of(record_of("triton_attn_dq"));
+  REQUIRE(backward.next_steps.size() == 1);
+  CHECK(backward.next_steps[0].action == "tiles of 256 x 32");
+  const LaunchAnswer forward = answer_of(record_of("triton_attn_forward"));
+  REQUIRE(forward.next_steps.size() == 1);
+  CHECK(forward.next_steps[0].action == "tiles of 256 x 64");
+  CHECK(forward.next_steps[0].bytes_then == 1141374976);  // as was measured of that tile
+}
+
 TEST_CASE("a length that kernels speak against is refused with the one by which they wrote their results") {
   ExplainRecord record = record_of("flash_fwd|flash_bprop|fmha");
   record.problem.seqlen_q = record.problem.seqlen_k = 4000;
