@@ -50,7 +50,7 @@ std::string verdict_of(const KernelFit& fit) {
       text += ", with " + format_bytes(static_cast<double>(cause.bytes)) + " of spills";
     }
   }
-  if (fit.chance) text += fmt::format("; {:.1f} % by chance", 100 * *fit.chance);
+  if (fit.chance) text += fmt::format("; {} by chance", chance_text(*fit.chance));
   if (best.posterior > 0 && best.posterior < 0.995) {
     text += fmt::format("; {:.0f} % of what fits", 100 * best.posterior);
   }
@@ -85,6 +85,10 @@ void add_program_causes(std::vector<AnswerCause>& causes, const CandidateProgram
 void add_causes(LaunchAnswer& answer, const KernelGroup& kernel, const KernelFit& fit) {
   const bool by_program = answer.must && fit.best && answer.must_from == fit.best->name;
   if (by_program) add_program_causes(answer.causes, *fit.best);
+  if (by_program && fit.asked_again_bytes != 0) {
+    answer.causes.push_back({"asked for again and not served by L1", Boundary::sm_l2, true,
+                             fit.asked_again_bytes, "closed form less l1_load_hit_bytes"});
+  }
   for (const NamedCause& cause : fit.causes) {
     answer.causes.push_back({cause.name, Boundary::sm_l2, cause.reads, cause.bytes, cause.metric});
   }

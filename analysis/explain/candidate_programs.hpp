@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,21 +40,27 @@ struct CandidateProgram {
   ReadWriteBytes must = {};       // each operand once
   OnChip on_chip = {};
   Direction direction = Direction::forward;
+  std::int64_t threads = 0;  // of a CTA, where its bytes follow from them; 0: any
+  bool copy_engine = false;  // loads by boxes, which chips before Hopper have no engine for
+  /// Part of what loads ask for is asked for again, and L1 serves it if it still has it: all that they ask
+  /// for, where bytes.read_bytes has each sector of a CTA once; 0: they ask for nothing again.
+  std::int64_t asked_bytes = 0;
+  /// Part of bytes.read_bytes that comes through L1, where the rest is known to go around it.
+  std::optional<std::int64_t> through_l1 = std::nullopt;
   bool somebodys = false;               // of a text, and not of this file: it goes by no name
   std::vector<TileProgram> parts = {};  // what it was made from, the one that its grid belongs to first
 
   bool tiled() const { return tile.block_m > 0; }
 };
 
-/// Every candidate of the directions: FlashAttention-2's passes under the conventions of the kernels in use
-/// (Q loaded once or at each step, lse stored or not or padded, tiles copied by boxes, a K/V tile loaded once
-/// for several query heads, delta with or without the zeroing of the dQ sums, sums in whole tiles, dK and dV
-/// by query head or by key/value head, dQ reduced or in a pass of its own, dK/dV and dQ in one launch),
-/// FlashAttention-1, and the passes around them.
+/// Every candidate of the directions: FlashAttention-2's passes under the conventions of the kernels in use,
+/// FlashAttention-1, and the passes around them. The files *_candidates.cpp list the conventions.
 /// Multicast needs no candidate of its own: the SMs' counter has each byte at every CTA that receives it.
+/// @param splits numbers of CTAs among which the keys may have been divided
 /// @throws BadInput on an invalid problem, or where a count would overflow
 std::vector<CandidateProgram> candidate_programs(const AttentionProblem& problem,
-                                                 std::span<const Direction> directions);
+                                                 std::span<const Direction> directions,
+                                                 std::span<const int> splits = {});
 
 /// A program of somebody's own as a candidate.
 CandidateProgram candidate_of(const std::string& name, Direction direction, const TileProgram& program);

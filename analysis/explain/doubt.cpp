@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "analysis/explain/candidate_parts.hpp"
 #include "analysis/explain/explain_record.hpp"
 #include "analysis/explain/launch_evidence.hpp"
 
@@ -18,6 +19,30 @@ struct Change {
   AttentionProblem problem;
 };
 
+/// Lengths by which some kernels would write O and LSE, dQ, or dK and dV, and nothing else: those that most
+/// kernels have in common.
+std::vector<std::int64_t> lengths_by_writes(const ExplainRecord& record) {
+  const AttentionProblem& given = record.problem;
+  if (given.seqlen_q != given.seqlen_k) return {};
+  const std::int64_t rows = given.batch * given.heads, element = element_bytes(given.dtype);
+  const std::int64_t row = given.head_dim * element;
+  std::map<std::int64_t, int> votes;
+  for (const KernelGroup& kernel : record.kernels) {
+    const std::int64_t written =
+        metric_of(kernel, "sm_l2_write_bytes").value_or(0) - sum_of(counted_causes(kernel.measured), false);
+    for (const std::int64_t bytes : {row + kSumBytes, row, 2 * row}) {
+      const std::int64_t seqlen = written / (rows * bytes);
+      if (seqlen > 0 && seqlen != given.seqlen_q && seqlen * rows * bytes == written) ++votes[seqlen];
+    }
+  }
+  constexpr std::size_t kTried = 4;
+  std::vector<std::int64_t> lengths;
+  for (const auto& [seqlen, count] : votes) lengths.push_back(seqlen);
+  std::ranges::stable_sort(lengths, [&votes](auto a, auto b) { return votes[a] > votes[b]; });
+  lengths.resize(std::min(kTried, lengths.size()));
+  return lengths;
+}
+
 std::vector<Change> changes_of(const ExplainRecord& record) {
   std::vector<Change> changes;
   const AttentionProblem& given = record.problem;
@@ -29,8 +54,7 @@ std::vector<Change> changes_of(const ExplainRecord& record) {
   change(fmt::format("causal is {}", given.causal ? "yes" : "no"), given.causal ? "no" : "yes",
          [](AttentionProblem& other) { other.causal = !other.causal; });
   const auto lengths = fmt::format("seqlen is {}", given.seqlen_q);
-  for (const std::int64_t seqlen : {2 * given.seqlen_q, given.seqlen_q / 2}) {
-    if (seqlen < 1 || given.seqlen_q != given.seqlen_k) continue;
+  for (const std::int64_t seqlen : lengths_by_writes(record)) {
     change(lengths, std::to_string(seqlen),
            [seqlen](AttentionProblem& other) { other.seqlen_q = other.seqlen_k = seqlen; });
   }

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
+#include <set>
 
 #include "analysis/explain/explanation_fields.hpp"
 #include "analysis/explain/program_fit.hpp"
 #include "analysis/explain/program_text.hpp"
 #include "analysis/records/record_kinds.hpp"
 #include "analysis/records/record_parts.hpp"
+#include "common/nearest_names.hpp"
 #include "profiler/injection/name_pattern.hpp"
 #include "profiler/records/kernel_fields.hpp"
 
@@ -52,6 +54,21 @@ std::vector<CandidateProgram> text_candidates(const std::string& text, const Att
     }
   }
   return candidates;
+}
+
+/// Numbers of CTAs among which keys may be divided: extents of the grids of kernels whose names say that they
+/// divide something, or are those of a library that divides keys.
+std::vector<int> splits_in_grids(const std::vector<KernelGroup>& kernels) {
+  constexpr std::int64_t kMostSplits = 128;
+  std::set<int> splits;
+  for (const KernelGroup& kernel : kernels) {
+    const std::string name = lower_case(kernel.name);
+    if (name.find("split") == std::string::npos && name.find("fmha_cutlassb") == std::string::npos) continue;
+    for (const std::int64_t extent : kernel.launch.grid) {
+      if (extent > 1 && extent <= kMostSplits) splits.insert(static_cast<int>(extent));
+    }
+  }
+  return {splits.begin(), splits.end()};
 }
 
 std::vector<KernelMeasurement> chosen_kernels(const KernelRecord& record, const KernelChoice& choice,
@@ -109,7 +126,8 @@ ExplainRecord explain_record(std::vector<std::string> argv, const std::string& s
 }
 
 std::vector<KernelFit> explain(const ExplainRecord& record) {
-  std::vector<CandidateProgram> candidates = candidate_programs(record.problem, record.directions);
+  std::vector<CandidateProgram> candidates =
+      candidate_programs(record.problem, record.directions, splits_in_grids(record.kernels));
   if (record.program) {
     std::ranges::move(text_candidates(*record.program, record.problem, record.directions),
                       std::back_inserter(candidates));

@@ -13,9 +13,13 @@ std::int64_t required_metric(const KernelGroup& kernel, const char* name) {
   if (!value) {
     throw BadInput(
         "kernel", kernel.name,
-        fmt::format("must have {} in the record: `tilescope profile --metrics traffic,causes --json "
-                    "FILE -- COMMAND` counts it",
-                    name));
+        fmt::format(
+            "must have {} in the record: `tilescope profile --metrics traffic,causes --json "
+            "FILE -- COMMAND` counts it, and `ncu --metrics "
+            "l1tex__m_xbar2l1tex_read_bytes.sum,lts__t_sectors_srcunit_tex_op_write.sum,"
+            "lts__t_sectors_srcunit_tex_op_red.sum,lts__t_sectors_srcunit_tex_op_atom.sum` what it is "
+            "made from",
+            name));
   }
   return *value;
 }
@@ -27,11 +31,12 @@ double scale_of(std::int64_t side, std::int64_t other) {
 }
 
 FitTarget target_of(std::int64_t read, std::int64_t written, const std::vector<NamedCause>& causes,
-                    std::int64_t l1_hit_bytes) {
+                    std::optional<std::int64_t> l1_hit_bytes, bool hits_may_miss = true) {
   return {{read - sum_of(causes, true), written - sum_of(causes, false)},
           scale_of(read, written),
           scale_of(written, read),
-          l1_hit_bytes};
+          l1_hit_bytes,
+          hits_may_miss};
 }
 
 }  // namespace
@@ -39,12 +44,12 @@ FitTarget target_of(std::int64_t read, std::int64_t written, const std::vector<N
 FitTarget fit_target(const KernelGroup& kernel, const std::vector<NamedCause>& causes) {
   const std::int64_t read = required_metric(kernel, "sm_l2_read_bytes");
   const std::int64_t written = required_metric(kernel, "sm_l2_write_bytes");
-  return target_of(read, written, causes, metric_of(kernel, "l1_load_hit_bytes").value_or(0));
+  return target_of(read, written, causes, metric_of(kernel, "l1_load_hit_bytes"));
 }
 
 bool counters_allow(const CandidateProgram& candidate, const KernelGroup& kernel, const FitTarget& target) {
   const double excess = static_cast<double>(candidate.bytes.write_bytes - target.bytes.write_bytes);
-  if (excess > tolerance_of(candidate) * target.write_scale) return false;
+  if (excess > kExplained * target.write_scale) return false;
   if (const auto reduced = metric_of(kernel, "reduction_bytes")) {
     const double off = std::abs(static_cast<double>(*reduced - candidate.reduce_bytes));
     return off <= 0.01 * static_cast<double>(std::max(*reduced, candidate.reduce_bytes));
@@ -62,8 +67,8 @@ double explained_by_chance(const KernelGroup& kernel, const FitTarget& target,
   const std::int64_t read = required_metric(kernel, "sm_l2_read_bytes");
   const std::int64_t written = required_metric(kernel, "sm_l2_write_bytes");
   FitTarget without_hits = target;
-  without_hits.l1_hit_bytes = 0;
-  const std::int64_t hits = without_hits.explained_by(best) ? 0 : target.l1_hit_bytes;
+  without_hits.hits_may_miss = false;
+  const bool needs_hits = !without_hits.explained_by(best);
   double most = 0;
   for (const bool of_reads : {true, false}) {
     std::mt19937_64 random(kSeed);
@@ -75,7 +80,8 @@ double explained_by_chance(const KernelGroup& kernel, const FitTarget& target,
         return std::llround(factor * static_cast<double>(bytes));
       };
       const FitTarget false_count =
-          target_of(of_reads ? times(read) : read, of_reads ? written : times(written), causes, hits);
+          target_of(of_reads ? times(read) : read, of_reads ? written : times(written), causes,
+                    target.l1_hit_bytes, needs_hits);
       explained += std::any_of(possible.begin(), possible.end(), [&](const CandidateProgram* candidate) {
         return false_count.explained_by(*candidate);
       });

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "analysis/explain/program_fit.hpp"
@@ -13,29 +14,43 @@ namespace tilescope {
 
 /// What counters of one kernel repeat to; candidates that lie closer together are equally good.
 inline constexpr double kNoise = 5e-5;
+/// What L1 serves is counted in another run than what is read, and the order of CTAs is another there: the
+/// part of its hits by which they differ; and of what it has all but always, the part that it may have lost.
+inline constexpr double kHitNoise = 0.1, kLostByL1 = 1e-3;
 
 /// What is left of the counters when the causes are taken off, and the yardsticks of residuals.
 struct FitTarget {
   ReadWriteBytes bytes;
   double read_scale = 1, write_scale = 1;
-  std::int64_t l1_hit_bytes = 0;
+  std::optional<std::int64_t> l1_hit_bytes = std::nullopt;  // absent where they were not counted
+  bool hits_may_miss = true;  // what L1 served may be missing from the reads of any program
 
-  /// Whether the program loads more than was read, and L1 served as much.
-  bool short_by_hits(const ReadWriteBytes& candidate) const {
-    const std::int64_t missing = candidate.read_bytes - bytes.read_bytes;
-    return missing > 0 && missing <= l1_hit_bytes;
+  /// What the program is expected to read: of what is asked for again, nothing, or what L1 did not serve;
+  /// what comes nearest between them.
+  std::int64_t expected_reads(const CandidateProgram& candidate) const {
+    const std::int64_t once = candidate.bytes.read_bytes;
+    if (candidate.asked_bytes == 0) return once;
+    const std::int64_t missed = l1_hit_bytes ? candidate.asked_bytes - *l1_hit_bytes : once;
+    const std::int64_t noise = std::llround(kLostByL1 * static_cast<double>(candidate.asked_bytes - once));
+    return std::clamp(bytes.read_bytes, std::min(once, missed), std::max(once, missed + noise));
+  }
+  /// Whether the program loads more than was read, and L1 served as much of what does not go around it.
+  bool short_by_hits(const CandidateProgram& candidate) const {
+    const std::int64_t missing = candidate.bytes.read_bytes - bytes.read_bytes;
+    const auto hits = std::llround((1 + kHitNoise) * static_cast<double>(l1_hit_bytes.value_or(0)));
+    return hits_may_miss && candidate.asked_bytes == 0 && missing > 0 && missing <= hits &&
+           missing <= candidate.through_l1.value_or(missing);
   }
   double read_error(const CandidateProgram& candidate) const {
     const double error =
-        std::abs(static_cast<double>(bytes.read_bytes - candidate.bytes.read_bytes)) / read_scale;
-    return short_by_hits(candidate.bytes) ? std::min(error, tolerance_of(candidate)) : error;
+        std::abs(static_cast<double>(bytes.read_bytes - expected_reads(candidate))) / read_scale;
+    return short_by_hits(candidate) ? std::min(error, kExplained) : error;
   }
   double write_error(const CandidateProgram& candidate) const {
     return std::abs(static_cast<double>(bytes.write_bytes - candidate.bytes.write_bytes)) / write_scale;
   }
   bool explained_by(const CandidateProgram& candidate) const {
-    const double tolerance = tolerance_of(candidate);
-    return read_error(candidate) <= tolerance && write_error(candidate) <= tolerance;
+    return read_error(candidate) <= kExplained && write_error(candidate) <= kExplained;
   }
 };
 

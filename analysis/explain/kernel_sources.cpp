@@ -69,11 +69,11 @@ void take_launch_columns(KernelMeasurement& kernel) {
   take("launch__shared_mem_per_block", kernel.launch.shared_bytes);
 }
 
-KernelRecord of_csv(const std::string& source, const std::string& text) {
+KernelRecord of_ncu(const std::string& source, const std::string& text) {
   KernelRecord record;
-  record.argv = {"ncu", "--csv", "--page", "raw"};
+  record.argv = {"ncu", "--page", "raw"};
   record.complete = true;
-  record.kernels = parse_ncu_csv(source, text);
+  record.kernels = is_ncu_text(text) ? parse_ncu_text(source, text) : parse_ncu_csv(source, text);
   if (record.kernels.empty()) throw BadInput(source, "a header alone", "must have rows of kernels");
   for (KernelMeasurement& kernel : record.kernels) {
     take_launch_columns(kernel);
@@ -90,12 +90,12 @@ std::vector<KernelsOfProblem> read_kernels(const std::string& source, const std:
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool json = first != std::string::npos && (text[first] == '{' || text[first] == '[');
   if (!json) {
-    if (text.find("\"Kernel Name\"") == std::string::npos) {
+    if (text.find("\"Kernel Name\"") == std::string::npos && !is_ncu_text(text)) {
       throw BadInput(source, "neither JSON nor a table of Nsight Compute",
-                     "must be what `tilescope profile --json FILE -- COMMAND` or `ncu --csv --page raw "
+                     "must be what `tilescope profile --json FILE -- COMMAND` or `ncu --page raw "
                      "--print-units base` wrote");
     }
-    return {{of_csv(source, text), std::nullopt}};
+    return {{of_ncu(source, text), std::nullopt}};
   }
   const std::string kind = require_kind(source, parse_json(source, text), {kKernelsSchema, kRunSchema});
   if (kind == kRunSchema) return of_runs(source, parse_run_record(source, text));

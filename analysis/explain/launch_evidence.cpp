@@ -37,7 +37,7 @@ bool holds_any(const std::string& text, std::initializer_list<const char*> words
 /// Copies, fills, random numbers, reductions, matrix products: what frameworks launch beside attention.
 bool names_other_work(const std::string& name) {
   return holds_any(name, {"at::native", "elementwise", "memcpy", "memset", "cub::", "thrust::", "philox",
-                          "curand", "gemm", "cublas", "softmax_warp", "layer_norm", "nccl"}) &&
+                          "curand", "gemm", "nvjet", "cublas", "softmax_warp", "layer_norm", "nccl"}) &&
          !holds_any(name, {"flash", "fmha", "attn", "attention", "sdpa"});
 }
 
@@ -47,8 +47,22 @@ bool names_pass(const std::string& name, const std::string& pass) {
   if (pass == "sum") return holds_any(name, {"reduce", "sum"});
   if (pass == "convert") return holds_any(name, {"convert", "postprocess"});
   if (pass == "fill") return holds_any(name, {"clear", "zero", "init"});
+  if (pass == "combine") return holds_any(name, {"combine"});
   return holds_any(name, {"delta", "dot_do_o", "preprocess", "do_o", "odo", "row_dot", "rowsum"});
 }
+
+/// Whether the name is that of such a pass and of nothing else.
+bool names_no_products(const std::string& name) {
+  return holds_any(name, {"preprocess", "postprocess", "convert_d", "dot_do_o", "reduce_head", "combine"});
+}
+
+/// Whether the name says that the kernel was made for chips without an engine that copies tiles.
+bool names_older_chip(const std::string& name) {
+  return holds_any(name, {"sm70", "sm75", "sm80", "flash_fwd_kernel_traits", "flash_bwd_kernel_traits"});
+}
+
+/// Whether the name says that it is made for one that has: its operands come whole, not in slices of a warp.
+bool names_copy_engine(const std::string& name) { return holds_any(name, {"sm90", "wgmma"}); }
 
 }  // namespace
 
@@ -154,19 +168,32 @@ std::optional<std::string> LaunchEvidence::memory_against(const CandidateProgram
   return std::nullopt;
 }
 
-std::optional<std::string> LaunchEvidence::against(const CandidateProgram& candidate) const {
+std::optional<std::string> LaunchEvidence::name_against(const CandidateProgram& candidate) const {
   if (!candidate.tiled()) {
-    if (!candidate.somebodys && !names_pass(name_, candidate.name))
-      return fmt::format("its name says nothing of {}", candidate.name);
-    return std::nullopt;
+    if (candidate.somebodys || names_pass(name_, candidate.name)) return std::nullopt;
+    return fmt::format("its name says nothing of {}", candidate.name);
   }
+  if (candidate.on_chip.in_slices && names_copy_engine(name_)) return "its operands come whole, by its name";
+  if (candidate.copy_engine && names_older_chip(name_)) {
+    return "its name is that of a chip without copy engine";
+  }
+  if (names_no_products(name_)) return "its name is that of a pass without products";
   if (other_work_) return "its name is that of other work";
   if (!candidate.somebodys && says_other_direction(candidate)) return "its name states the other direction";
   if (!named_.allows(candidate.tile)) return "its name states another tile";
-  if (!grid_agrees(candidate) && !persistent(candidate)) {
+  return std::nullopt;
+}
+
+std::optional<std::string> LaunchEvidence::against(const CandidateProgram& candidate) const {
+  if (auto said = name_against(candidate)) return said;
+  if (candidate.threads != 0 && candidate.threads != threads_) {
+    return fmt::format("its CTAs have {} threads, the program's {}", threads_, candidate.threads);
+  }
+  const bool any_grid = !candidate.tiled() && candidate.num_ctas == 0;
+  if (!any_grid && !grid_agrees(candidate) && !(candidate.tiled() && persistent(candidate))) {
     return fmt::format("its grid has {} CTAs, the program {}", ctas_, candidate.num_ctas);
   }
-  return memory_against(candidate);
+  return candidate.tiled() ? memory_against(candidate) : std::nullopt;
 }
 
 bool LaunchEvidence::says_other_direction(const CandidateProgram& candidate) const {

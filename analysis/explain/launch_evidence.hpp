@@ -29,6 +29,8 @@ class LaunchEvidence {
   /// Why the launch cannot be the candidate's, as half a sentence ("its grid has 512 CTAs, not 1024");
   /// nothing where it can be.
   std::optional<std::string> against(const CandidateProgram& candidate) const;
+  /// Whether its name leaves room for the candidate: its direction, its tile, what it is made for.
+  bool name_allows(const CandidateProgram& candidate) const { return !name_against(candidate); }
   /// Whether the grid has a CTA a tile: of a persistent kernel it says nothing.
   bool grid_agrees(const CandidateProgram& candidate) const;
   /// How much the launch speaks for a candidate that it allows, as the logarithm of odds.
@@ -37,6 +39,7 @@ class LaunchEvidence {
   bool other_work() const { return other_work_; }
 
  private:
+  std::optional<std::string> name_against(const CandidateProgram& candidate) const;
   bool says_other_direction(const CandidateProgram& candidate) const;
   bool persistent(const CandidateProgram& candidate) const;
   std::optional<std::string> memory_against(const CandidateProgram& candidate) const;

@@ -58,9 +58,9 @@ void add_tile(std::vector<NextStep>& steps, const LaunchAnswer& answer, const Ke
       if (!power_of_two(block_m) || !power_of_two(block_n)) continue;
       CandidateProgram other = candidate_of(best.name, best.direction, program);
       constexpr std::int64_t kHalf = 2;  // scores are kept as operands of the next product, too
-      const bool fits =
-          other.on_chip.kept + 2 * other.on_chip.streamed <= shared &&
-          other.on_chip.sums + other.on_chip.scores + other.on_chip.scores / kHalf <= kRegisterFile;
+      const std::int64_t scores = (best.direction == Direction::backward ? 2 : 1) * other.on_chip.scores;
+      const bool fits = other.on_chip.kept + 2 * other.on_chip.streamed <= shared &&
+                        other.on_chip.sums + scores + other.on_chip.scores / kHalf <= kRegisterFile;
       // Of those that move as much, the one with fewest steps.
       if (fits && (!least || other.bytes.total() <= least->bytes.total())) least = std::move(other);
     }

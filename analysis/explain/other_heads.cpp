@@ -27,6 +27,7 @@ std::vector<CandidateProgram> tiled_candidates_of(std::span<const CandidateProgr
                    scaled(candidate.bytes.write_bytes, groups, given)};
     other.reduce_bytes = scaled(candidate.reduce_bytes, groups, given);
     other.filled_bytes = scaled(candidate.filled_bytes, groups, given);
+    if (other.through_l1) other.through_l1 = scaled(*candidate.through_l1, groups, given);
     other.must = {scaled(candidate.must.read_bytes, groups, given),
                   scaled(candidate.must.write_bytes, groups, given)};
     others.push_back(std::move(other));

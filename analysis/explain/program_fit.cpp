@@ -54,8 +54,7 @@ Agreement agreement_of(const CandidateProgram& best, const Evidence& evidence) {
   // One side may agree by chance, as where a kernel reads what attention would: the other must come near, or
   // be written by what spills.
   const bool near_writes = write_error <= kNear || evidence.kernel.launch.local_bytes.value_or(0) > 0;
-  const double tolerance = tolerance_of(best);
-  const bool reads = read_error <= tolerance, writes = write_error <= tolerance;
+  const bool reads = read_error <= kExplained, writes = write_error <= kExplained;
   return reads && writes                 ? Agreement::explained
          : reads && near_writes          ? Agreement::reads_only
          : writes && read_error <= kNear ? Agreement::writes_only
@@ -82,9 +81,7 @@ std::vector<ProgramFit> as_good_as(const CandidateProgram& best, const Evidence&
                                    std::span<const CandidateProgram* const> ranked) {
   // Where nothing explains a side, small differences there speak for no candidate.
   constexpr double kUnexplainedNoise = 0.01;
-  const auto limit = [&best](double error) {
-    return error + (error <= tolerance_of(best) ? kNoise : kUnexplainedNoise);
-  };
+  const auto limit = [](double error) { return error + (error <= kExplained ? kNoise : kUnexplainedNoise); };
   const FitTarget& target = evidence.target;
   const double read_limit = limit(target.read_error(best));
   const double write_limit = limit(target.write_error(best));
@@ -126,9 +123,9 @@ std::vector<std::string> hints_of(const KernelGroup& kernel, const KernelFit& fi
   }
   if (matters(-fit.read_residual_bytes, target.read_scale)) {
     hints.push_back(
-        target.short_by_hits(fit.best->bytes)
+        target.short_by_hits(*fit.best)
             ? fmt::format("L1 served {} of loads, more than what was not read",
-                          format_bytes(static_cast<double>(target.l1_hit_bytes)))
+                          format_bytes(static_cast<double>(target.l1_hit_bytes.value_or(0))))
             : "fewer bytes were read than the program loads: L1 hits, or loads that the kernel spares");
   }
   if (counted && (more_written || more_read) && fit.agreement != Agreement::explained) {
@@ -149,6 +146,11 @@ std::string sizes_text(const std::set<int>& sizes) {
 
 }  // namespace
 
+std::string chance_text(double chance) {
+  constexpr double kLeastShown = 1e-3;
+  return chance < kLeastShown ? "under 0.1 %" : fmt::format("{:.1f} %", 100 * chance);
+}
+
 std::string ProgramFit::tile_text() const {
   if (tiles.empty()) return "";
   std::set<int> block_m, block_n;
@@ -166,15 +168,17 @@ std::string ProgramFit::tile_text() const {
 
 namespace {
 
-/// Of the candidates that the launch rules out the one whose bytes come nearest, and why it is none.
+/// Of the candidates that the launch rules out the one whose bytes come nearest, if possible one that the
+/// kernel's name leaves room for, and why it is none.
 std::string ruled_out_text(std::span<const CandidateProgram> candidates, const FitTarget& target,
                            const LaunchEvidence& launch) {
   const CandidateProgram* nearest = nullptr;
-  double least = 0;
+  std::pair<bool, double> least;  // whether the name denies it, and how far off it is
   for (const CandidateProgram& candidate : candidates) {
     if (!candidate.tiled()) continue;
-    const double error = target.read_error(candidate) + target.write_error(candidate);
-    if (nearest == nullptr || error < least) nearest = &candidate, least = error;
+    const std::pair<bool, double> distance = {!launch.name_allows(candidate),
+                                              target.read_error(candidate) + target.write_error(candidate)};
+    if (nearest == nullptr || distance < least) nearest = &candidate, least = distance;
   }
   if (nearest == nullptr) return "";
   return fmt::format("nearest by bytes alone is {}, {} x {}, but {}", nearest->name, nearest->tile.block_m,
@@ -217,7 +221,8 @@ KernelFit fit_kernel(const KernelGroup& kernel, std::span<const CandidateProgram
       [&evidence](const auto* a, const auto* b) { return evidence.cost(*a) < evidence.cost(*b); });
   fit.cost = evidence.cost(best);
   fit.best = best;
-  fit.read_residual_bytes = target.bytes.read_bytes - best.bytes.read_bytes;
+  fit.asked_again_bytes = target.expected_reads(best) - best.bytes.read_bytes;
+  fit.read_residual_bytes = target.bytes.read_bytes - target.expected_reads(best);
   fit.write_residual_bytes = target.bytes.write_bytes - best.bytes.write_bytes;
   fit.agreement = agreement_of(best, evidence);
   fit.programs = as_good_as(best, evidence, ranked);

@@ -28,12 +28,10 @@ enum class Agreement : std::uint8_t {
 };
 /// Of falsified counts, so many may be explained at most where the true ones are called explained.
 inline constexpr double kMostChance = 0.02;
+/// "0.3 %", "under 0.1 %"
+std::string chance_text(double chance);
 /// Of the bytes that were measured, at most so much is left over where a program explains them; 1.0 = 100 %.
-/// Passes that touch each element once are few, and go by their names as well.
-inline constexpr double kExplained = 2e-4, kExplainedOnce = 1e-3;
-inline double tolerance_of(const CandidateProgram& candidate) {
-  return candidate.tiled() ? kExplained : kExplainedOnce;
-}
+inline constexpr double kExplained = 2e-4;
 inline constexpr double kNear = 0.5;  // of them: farther off, the program has nothing to do with the side
 
 /// Candidates with the same bytes, to within what counters tell apart.
@@ -64,7 +62,8 @@ struct KernelFit {
   std::optional<CandidateProgram> best;  // absent without candidates that the launch and counters allow
   /// The share of falsified counts that would be explained too, where these are: see explained_by_chance.
   std::optional<double> chance;
-  /// Measured less causes less the best program. [bytes]
+  std::int64_t asked_again_bytes = 0;  // that L1 did not serve the best program
+  /// Measured less causes, these and the best program. [bytes]
   std::int64_t read_residual_bytes = 0;
   std::int64_t write_residual_bytes = 0;
   std::optional<OtherHeads> other_heads;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <regex>
 #include <sstream>
 
 #include "common/errors.hpp"
@@ -63,7 +64,45 @@ double read_number(const std::string& source, const std::string& column, std::st
   return value;
 }
 
+/// Counters, and what the page says of the launch.
+bool is_metric(const std::string& name) {
+  return name.starts_with("launch__") ||
+         (name.find("__") != std::string::npos && name.find('.') != std::string::npos);
+}
+
+/// What is not printed in base units is rounded.
+void require_base_unit(const std::string& source, const std::string& name, const std::string& unit) {
+  static const std::regex kScaled("[KMGT](byte|sector|inst|cycle|request).*");
+  if (!std::regex_match(unit, kScaled)) return;
+  throw BadInput(source + ": " + name, "in " + unit, "must be exact: ncu --print-units base");
+}
+
 }  // namespace
+
+bool is_ncu_text(std::string_view text) { return text.find("Metric Name") != std::string_view::npos; }
+
+std::vector<KernelMeasurement> parse_ncu_text(const std::string& source, std::string_view text) {
+  static const std::regex kKernel(R"(^ *(\S.*) (\(\d+, \d+, \d+\))x(\(\d+, \d+, \d+\)), Context.*)");
+  static const std::regex kMetric(R"(^ +(\w+__[\w.]+) +(?:([^\d ]\S*) +)?([\d.,]+) *$)");
+  std::vector<KernelMeasurement> kernels;
+  std::istringstream lines{std::string(text)};
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch found;
+    if (std::regex_match(line, found, kKernel)) {
+      kernels.emplace_back();
+      kernels.back().name = found[1];
+      kernels.back().launch.grid = read_size(source, found[2]);
+      kernels.back().launch.block = read_size(source, found[3]);
+    } else if (!kernels.empty() && std::regex_match(line, found, kMetric) && is_metric(found[1])) {
+      require_base_unit(source, found[1], found[2]);
+      kernels.back().counters[found[1]] = read_number(source, found[1], found[3]);
+    }
+  }
+  if (kernels.empty()) {
+    throw BadInput(source, "a page without kernels", "must be what ncu --page raw --print-units base wrote");
+  }
+  return kernels;
+}
 
 std::vector<KernelMeasurement> parse_ncu_csv(const std::string& source, std::string_view text) {
   const std::vector<Row> rows = rows_of(text);
@@ -87,9 +126,10 @@ std::vector<KernelMeasurement> parse_ncu_csv(const std::string& source, std::str
     kernel.launch.grid = read_size(source, row[grid]);
     kernel.launch.block = read_size(source, row[block]);
     for (std::size_t c = 0; c < header.size(); ++c) {
-      const bool counter =
-          header[c].find("__") != std::string::npos && header[c].find('.') != std::string::npos;
-      if (counter && !row[c].empty()) kernel.counters[header[c]] = read_number(source, header[c], row[c]);
+      if (!is_metric(header[c]) || row[c].empty()) continue;
+      require_base_unit(source, header[c], rows[1][c]);
+      if (row[c].find_first_not_of("0123456789.,") != std::string::npos) continue;  // the launch's words
+      kernel.counters[header[c]] = read_number(source, header[c], row[c]);
     }
     kernels.push_back(std::move(kernel));
   }

@@ -101,6 +101,7 @@ class Count:
         self._settings = (metrics, by, l2, filter, device)
         self._name = name
         self._block: Any = None
+        self._captured: Any = None
         self._held: Any = None
         self._process = 0
         self._record: Record | None = None
@@ -112,6 +113,10 @@ class Count:
             held.enter_context(_alone("count"))
             self._block = _native.BlockCount(metrics, _cuda_device(device), l2, by, filter)
             held.callback(self._give_back)
+            if by == "kernel" and "torch" in sys.modules:
+                from .captured import Captured
+
+                self._captured = held.enter_context(Captured())
             self._block.open()
             self._held = held.pop_all()
         self._process = os.getpid()
@@ -140,11 +145,16 @@ class Count:
         for message in self._record.json.get("messages", ()) if self._record else ():
             warnings.warn(f"tilescope.count: {message}", stacklevel=2)
 
-    def explain(self, problem: Problem, **options: Any) -> Record:
-        """What the counted kernels must move, moved, and why, by the problem that they computed: `tilescope.explain` of
-        ``.record``, with its options. Of kernels counted by="kernel"."""
+    def explain(self, problem: Problem | None = None, **options: Any) -> Record:
+        """What the counted kernels must move, moved, and why, by the problem that they computed, without one that of the
+        block's calls of torch's scaled_dot_product_attention: `tilescope.explain` of ``.record``, with its options. Of
+        kernels counted by="kernel"."""
         if self._settings[1] == "block":
             raise bad_input("by", repr("block"), 'must be "kernel": a block is counted as a whole')
+        if problem is None:
+            if self._captured is None:
+                raise bad_input("problem", "None", "must be given: torch was not imported when the block began")
+            problem = self._captured.problem
         from .model import explain
 
         return explain(self.record, problem, **options)

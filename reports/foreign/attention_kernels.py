@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # One attention problem, forward and backward, by other people's kernels: PyTorch's FlashAttention-2, cuDNN and
-# memory-efficient back ends, a plain Triton kernel, and FlashAttention-4 where its packages are found. Takes the options that `tilescope explain` takes.
+# memory-efficient back ends, a plain Triton kernel, and FlashAttention-4 where its packages are found; with --all also
+# PyTorch's matrix products and FlexAttention, and flash-linear-attention's softmax attention. Takes the options that
+# `tilescope explain` takes.
 import argparse
 import functools
 import math
@@ -15,6 +17,10 @@ try:
     from flash_attn.cute import flash_attn_func as flash4
 except Exception:  # its packages compile as they are loaded, and fail in ways of their own
     flash4 = None
+try:
+    from fla.ops.attn import parallel_attn
+except Exception:
+    parallel_attn = None
 
 
 @triton.jit
@@ -113,19 +119,21 @@ def triton_attn_dq(Q, K, V, DOut, Lse, Delta, DQ, seqlen, scale, scale_log2, gro
     tl.store(DQ + q_tile, (dq * scale).to(DQ.dtype.element_ty))
 
 
-def triton_attention(q, k, v, dout, causal):
+def triton_attention(rows, inner, q, k, v, dout, causal):
+    """In tiles of `rows` of what a CTA owns by `inner` of what it streams."""
     batch, heads, seqlen, head_dim = q.shape
     group = heads // k.shape[1]
     scale = 1 / math.sqrt(head_dim)
     scale_log2 = scale * math.log2(math.e)
     out, dq, dk, dv = (torch.empty_like(x) for x in (q, q, k, v))
     lse, delta = (torch.empty(batch, heads, seqlen, device=q.device) for _ in range(2))
-    blocks = seqlen // 128
+    blocks = seqlen // rows
     queries, keys = (blocks, batch * heads), (blocks, batch * k.shape[1])
-    wide = dict(D=head_dim, BLOCK_M=128, BLOCK_N=64, CAUSAL=causal, num_warps=8)
-    tall = dict(D=head_dim, BLOCK_M=64, BLOCK_N=128, CAUSAL=causal, num_warps=8)
+    warps = rows // 16
+    wide = dict(D=head_dim, BLOCK_M=rows, BLOCK_N=inner, CAUSAL=causal, num_warps=warps)
+    tall = dict(D=head_dim, BLOCK_M=inner, BLOCK_N=rows, CAUSAL=causal, num_warps=warps)
     triton_attn_forward[queries](q, k, v, out, lse, seqlen, scale_log2, group, **wide, num_stages=2)
-    triton_attn_delta[queries](out, dout, delta, seqlen, D=head_dim, BLOCK_M=128)
+    triton_attn_delta[queries](out, dout, delta, seqlen, D=head_dim, BLOCK_M=rows)
     triton_attn_dkdv[keys](q, k, v, dout, lse, delta, dk, dv, seqlen, scale, scale_log2, group, **tall, num_stages=1)
     triton_attn_dq[queries](q, k, v, dout, lse, delta, dq, seqlen, scale, scale_log2, group, **wide, num_stages=1)
     return out, dq, dk, dv
@@ -152,6 +160,24 @@ def flash4_attention(q, k, v, dout, causal):
     return [x.transpose(1, 2) for x in results]
 
 
+def flex_attention_of(problem):
+    """FlexAttention's template, compiled for the problem's mask."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    mask = None
+    if problem.causal:
+        mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, problem.seqlen_q, problem.seqlen_k)
+    compiled = torch.compile(functools.partial(flex_attention, block_mask=mask, enable_gqa=True))
+    return lambda q, k, v, dout, causal: gradients_of(compiled(q, k, v), q, k, v, dout)
+
+
+def linear_library_attention(q, k, v, dout, causal):
+    """Of flash-linear-attention, whose softmax attention is causal; heads stand beside each other in a row."""
+    rows = [x.detach().transpose(1, 2).contiguous().requires_grad_() for x in (q, k, v)]
+    results = gradients_of(parallel_attn(*rows), *rows, dout.transpose(1, 2).contiguous())
+    return [x.transpose(1, 2) for x in results]
+
+
 def libraries(problem):
     """What can compute the problem, by name."""
     found = {backend.name: functools.partial(torch_attention, backend)
@@ -159,9 +185,14 @@ def libraries(problem):
     if problem.heads_kv != problem.heads:
         del found["EFFICIENT_ATTENTION"]  # it has no grouped heads
     if problem.seqlen_q == problem.seqlen_k and problem.seqlen_q % 128 == 0 and problem.head_dim in (64, 128):
-        found["TRITON"] = triton_attention  # its tiles are whole
+        found["TRITON"] = functools.partial(triton_attention, *problem.triton_tile)  # its tiles are whole
     if flash4:
         found["FLASH_ATTENTION_4"] = flash4_attention
+    if problem.all:
+        found["MATH"] = functools.partial(torch_attention, SDPBackend.MATH)
+        found["FLEX_ATTENTION"] = flex_attention_of(problem)
+        if parallel_attn and problem.causal and problem.seqlen_q == problem.seqlen_k:
+            found["FLASH_LINEAR_ATTENTION"] = linear_library_attention
     return found
 
 
@@ -171,6 +202,10 @@ for name, default in (("batch", 1), ("heads", 16), ("heads-kv", None), ("seqlen"
     options.add_argument("--" + name, type=int, default=default)
 options.add_argument("--dtype", choices=("fp16", "bf16"), default="fp16")
 options.add_argument("--causal", action="store_true")
+options.add_argument("--all", action="store_true", help="all libraries, not only those with kernels for any problem")
+options.add_argument("--only", metavar="LIBRARY", help="one of them alone")
+options.add_argument("--triton-tile", type=int, nargs=2, metavar=("ROWS", "INNER"), default=(128, 64),
+                     help="of the Triton kernels")
 options.add_argument("--warm", action="store_true", help="only compile the Triton kernels into their cache")
 problem = options.parse_args()
 problem.heads_kv = problem.heads_kv or problem.heads
@@ -184,7 +219,10 @@ q, k, v, dout = (torch.randn(problem.batch, *shape, problem.head_dim, device="cu
                  for shape in (queries, keys, keys, queries))
 found = libraries(problem)
 if problem.warm:
-    found = {name: found[name] for name in ("TRITON", "FLASH_ATTENTION_4") if name in found}
+    found = {name: found[name] for name in ("TRITON", "FLASH_ATTENTION_4", "FLEX_ATTENTION", "FLASH_LINEAR_ATTENTION")
+             if name in found}
+if problem.only:
+    found = {name: found[name] for name in (problem.only,) if name in found}
 expected, first = None, ""
 for name, attention in found.items():
     for x in (q, k, v):

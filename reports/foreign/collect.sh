@@ -13,7 +13,7 @@ collect() {
   local name=$1
   shift
   "$tilescope" profile --metrics traffic,causes \
-    --kernel-filter 'flash|fmha|attn|sdpa|cudnn|Fill|copy|reduce_kernel' \
+    --kernel-filter 'flash|fmha|attn|attention|sdpa|cudnn|Fill|copy|reduce_kernel|nvjet|gemm|softmax|SoftMax' \
     --json "$out/$name.json" -- python3 "$script" "$@"
 }
 
@@ -33,8 +33,8 @@ if [[ ${2:-} == --drawn ]]; then
   exit
 fi
 warm_and_collect() {
-  python3 "$script" --warm "${@:2}"
-  collect "$@"
+  python3 "$script" --all --warm "${@:2}"
+  collect "$@" --all
 }
 warm_and_collect mha --batch 2 --heads 16 --seqlen 4096 --head-dim 128 --dtype fp16
 warm_and_collect mha-causal --batch 4 --heads 16 --seqlen 2048 --head-dim 64 --dtype fp16 --causal

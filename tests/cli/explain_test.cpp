@@ -79,7 +79,9 @@ TEST_CASE("explain keeps its lines short, and tells no share that shows as nothi
     CAPTURE(line);
     if (!contains(line, "--reads")) CHECK(line.size() <= 100);
   }
-  CHECK(contains(all.out, "14 of 14 kernels explained; 5 more are no attention by their names"));
+  CHECK(contains(all.out, "under 0.1 % by chance"));
+  CHECK_FALSE(contains(all.out, " 0.0 %"));
+  CHECK(contains(all.out, "14 of 14 kernels explained, the least sure of them 0.4 % by chance"));
 }
 
 TEST_CASE(
@@ -95,7 +97,9 @@ TEST_CASE(
   check_refused({length, {"seqlen is 2048", "fit with 4096"}});
   const ProgramResult right = run_program(explain_command({"--kernel-filter", "flash_fwd"}));
   CHECK(contains(right.out,
-                 "1 of 1 kernels explained\nthe same bytes have: another split of the 32 heads over "
+                 "1 of 1 kernels explained, the least sure of them 0.1 % by chance\nthe same bytes have: "
+                 "another split of "
+                 "the 32 heads over "
                  "batch and heads, or --heads-kv 1, 2, 4, 8\n"));
 }
 

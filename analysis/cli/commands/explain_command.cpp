@@ -111,7 +111,7 @@ void add_explain_command(CLI::App& app, CommandContext& context) {
                   [arguments, &context] { return run_explain(*arguments, context); });
   add_value(command, "record", arguments->record, "RECORD",
             "what `profile --json FILE` wrote, of a command or of --kernel, `emulate --json FILE`, or "
-            "`ncu --csv --page raw`");
+            "`ncu --page raw --print-units base`, with --csv or without");
   add_value(command, "--kernel-filter", arguments->choice.filter, "REGEX",
             "only kernels whose name contains a match");
   add_integer(command, "--skip", arguments->choice.skip, 0, kAnyCount,

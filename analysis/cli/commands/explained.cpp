@@ -38,11 +38,17 @@ std::string subject(const ExplainRecord& record) {
                      format_bytes(static_cast<double>(record.must->write_bytes)));
 }
 
-/// "14 of 15 kernels explained; 3 more are no attention"
+/// "14 of 15 kernels explained, the least sure of them 0.7 % by chance; 3 more are no attention"
 std::string tally(const std::vector<KernelFit>& fits) {
   const std::int64_t others = count_of(fits, Agreement::no_attention);
-  std::string text = fmt::format("{} of {} kernels explained", count_of(fits, Agreement::explained),
-                                 static_cast<std::int64_t>(fits.size()) - others);
+  const std::int64_t explained = count_of(fits, Agreement::explained);
+  double chance = 0;
+  for (const KernelFit& fit : fits) {
+    if (fit.agreement == Agreement::explained) chance = std::max(chance, fit.chance.value_or(0));
+  }
+  std::string text =
+      fmt::format("{} of {} kernels explained", explained, static_cast<std::int64_t>(fits.size()) - others);
+  if (explained > 0) text += ", the least sure of them " + chance_text(chance) + " by chance";
   if (others > 0) {
     text += fmt::format(
         "; {} more {} no attention by {}: --reads BYTES and --writes BYTES say what must be moved", others,

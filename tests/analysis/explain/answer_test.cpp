@@ -90,6 +90,34 @@ TEST_CASE("kernels that are no attention have bytes and a ceiling, and must move
   CHECK(to_markdown({told}).find("| 1.33x |") != std::string::npos);
 }
 
+TEST_CASE("a backward pass has two tiles of scores, which no advised tile spills") {
+  // On an H200 tiles of 256 x 64 spilled, and moved three times as much.
+  const LaunchAnswer backward = answer_of(record_of("triton_attn_dq"));
+  REQUIRE(backward.next_steps.size() == 1);
+  CHECK(backward.next_steps[0].action == "tiles of 256 x 32");
+  const LaunchAnswer forward = answer_of(record_of("triton_attn_forward"));
+  REQUIRE(forward.next_steps.size() == 1);
+  CHECK(forward.next_steps[0].action == "tiles of 256 x 64");
+  CHECK(forward.next_steps[0].bytes_then == 1141374976);  // as was measured of that tile
+}
+
+TEST_CASE("a length that kernels speak against is refused with the one by which they wrote their results") {
+  ExplainRecord record = record_of("flash_fwd|flash_bprop|fmha");
+  record.problem.seqlen_q = record.problem.seqlen_k = 4000;
+  const std::string said = doubt(record, explain(record));
+  CHECK(said.find("seqlen is 4000, and 4 fit with 4096") != std::string::npos);
+  record.problem.seqlen_q = record.problem.seqlen_k = 4096;
+  CHECK(doubt(record, explain(record)).empty());
+}
+
+TEST_CASE("the nearest program by bytes alone is none that the kernel's name denies") {
+  ExplainRecord record = record_of("flash_fwd");
+  record.problem.seqlen_q = record.problem.seqlen_k = 256;
+  const KernelFit fit = explain(record).front();
+  REQUIRE(fit.hints.size() == 1);
+  CHECK(fit.hints[0].find("forward, 128 x 64, but its grid has 1024 CTAs") != std::string::npos);
+}
+
 TEST_CASE("no fill, copy or reduction of a framework is named as a pass of attention") {
   const ExplainRecord record = record_of("at::native");
   for (const KernelFit& fit : explain(record)) CHECK(fit.agreement == Agreement::no_attention);

@@ -99,6 +99,48 @@ TEST_CASE("a CSV of another kind is refused by name") {
   CHECK_THROWS_AS(parse_ncu_csv("x.csv", ""), BadInput);
 }
 
+TEST_CASE("Nsight Compute's page for people is read too, unless it is rounded") {
+  const std::string page =
+      "==PROF== Connected to process 2153\n"
+      "[2153] python3@127.0.0.1\n"
+      "  void f<128, g(int)>(Params) (32, 2, 16)x(128, 1, 1), Context 1, Stream 7, Device 0, CC 9.0\n"
+      "    Metric Name                     Metric Unit Metric Value\n"
+      "    dram__bytes_read.sum                   byte  103,895,296\n"
+      "    launch__registers_per_thread register/thread           255\n"
+      "    smsp__average_ratio.pct                            12.50\n"
+      "  h() (1, 1, 1)x(32, 1, 1), Context 1, Stream 7, Device 0, CC 9.0\n"
+      "    dram__bytes_read.sum                   byte            0\n";
+  REQUIRE(is_ncu_text(page));
+  const std::vector<KernelMeasurement> kernels = parse_ncu_text("page", page);
+  REQUIRE(kernels.size() == 2);
+  CHECK(kernels[0].name == "void f<128, g(int)>(Params)");
+  CHECK(kernels[0].launch.grid == std::array<std::int64_t, 3>{32, 2, 16});
+  CHECK(kernels[0].launch.block == std::array<std::int64_t, 3>{128, 1, 1});
+  CHECK(kernels[0].counters == std::map<std::string, double>{{"dram__bytes_read.sum", 103895296},
+                                                             {"launch__registers_per_thread", 255},
+                                                             {"smsp__average_ratio.pct", 12.5}});
+  CHECK(kernels[1].counters.at("dram__bytes_read.sum") == 0);
+  std::string rounded = page;
+  rounded.replace(rounded.find("  byte  103,895,296"), 19, " Mbyte       103.90");
+  CHECK_THROWS_WITH_AS(parse_ncu_text("page", rounded), doctest::Contains("--print-units base"), BadInput);
+  CHECK_THROWS_WITH_AS(parse_ncu_text("page", "Metric Name\n"), doctest::Contains("without kernels"),
+                       BadInput);
+}
+
+TEST_CASE("a table of Nsight Compute says what launches had, and is refused where it is rounded") {
+  std::string table = kTable;
+  const auto replace = [&table](const char* what, const char* by) {
+    for (std::size_t at; (at = table.find(what)) != std::string::npos;) {
+      table.replace(at, std::char_traits<char>::length(what), by);
+    }
+  };
+  replace("\"note\"", "\"launch__registers_per_thread\"");
+  replace("\"x\"", "\"255\"");
+  CHECK(parse_ncu_csv("table", table)[0].counters.at("launch__registers_per_thread") == 255);
+  replace("\"byte\"", "\"Mbyte\"");
+  CHECK_THROWS_WITH_AS(parse_ncu_csv("table", table), doctest::Contains("must be exact"), BadInput);
+}
+
 TEST_CASE("on an H200 our counters of PyTorch's attention kernels agree with Nsight Compute's") {
   CHECK(deviations("sm_l2_read_bytes", "l1tex__m_xbar2l1tex_read_bytes.sum").back() < 0.01);
   CHECK(deviations("sm_l2_write_bytes", "l1tex__m_l1tex2xbar_write_bytes.sum").back() < 0.01);

@@ -87,7 +87,7 @@ std::string programs_text(const KernelFit& fit) {
     text += fmt::format(", **{}**", fit.programs.front().tile_text());
   }
   if (const std::string others = others_text(fit); !others.empty()) text += "; as good: " + others;
-  if (fit.chance) text += fmt::format("; {:.1f} % by chance", 100 * *fit.chance);
+  if (fit.chance) text += fmt::format("; {} by chance", chance_text(*fit.chance));
   return fit.other_heads ? text + "; " + other_heads_text(fit) : text;
 }
 

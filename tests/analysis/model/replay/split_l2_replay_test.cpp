@@ -78,7 +78,7 @@ TEST_CASE("a split L2 far too small keeps nothing from one sweep of K and V to t
 
 /// Forward, fp16, block_m = 128; dram__bytes_read on an H200. By warps' instructions: gpu:flash2-mma, by
 /// warpgroups': cuDNN 9.19.
-struct Anchor {
+struct MeasuredReads {
   MathUnit unit;
   std::int64_t heads, seqlen, head_dim, ctas_per_sm;
   double measured_bytes, tolerance;
@@ -87,13 +87,13 @@ struct Anchor {
 TEST_CASE("the model of the H200 against DRAM reads measured on one") {
   using enum MathUnit;
   const Machine h200 = load_machine("h200");
-  const Anchor anchors[] = {
+  const MeasuredReads anchors[] = {
       {mma_sync, 32, 8192, 128, 2, 206.2e6, 0.05}, {mma_sync, 8, 32768, 128, 2, 296.4e6, 0.1},
       {mma_sync, 4, 65536, 128, 2, 573.3e6, 0.05}, {mma_sync, 2, 131072, 128, 2, 1102e6, 0.05},
       {mma_sync, 4, 65536, 64, 2, 118.5e6, 0.1},   {mma_sync, 2, 131072, 64, 2, 452.4e6, 0.1},
       {wgmma, 4, 65536, 128, 1, 678.9e6, 0.05},    {wgmma, 2, 131072, 128, 1, 1244.4e6, 0.05},
   };
-  for (const Anchor& anchor : anchors) {
+  for (const MeasuredReads& anchor : anchors) {
     CAPTURE(anchor.seqlen);
     CAPTURE(anchor.head_dim);
     AttentionProblem p;

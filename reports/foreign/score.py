@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+# Explains the records that `collect.sh FOLDER --drawn SEED COUNT` made, and says how many kernels of them are explained
+# and by what chance: score.py FOLDER. TILESCOPE names the program.
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+folder = Path(sys.argv[1])
+tilescope = os.environ.get("TILESCOPE", "./tilescope")
+kernels, open_ones = [], []
+for number, problem in enumerate((folder / "problems.txt").read_text().splitlines(), 1):
+    record = next(folder.glob(f"{number:02}.json*"), None)
+    if record is None:
+        continue
+    command = [tilescope, "explain", record, *problem.split(), "--quiet", "--json", "-"]
+    told = subprocess.run(command, capture_output=True, text=True)
+    if told.returncode != 0:
+        sys.exit(f"{record.name}: {told.stderr.strip()}")
+    here = [kernel for kernel in json.loads(told.stdout)["kernels"] if kernel["explanation"]["agreement"] != "no attention"]
+    kernels += here
+    missing = [kernel for kernel in here if kernel["explanation"]["agreement"] != "explained"]
+    open_ones += missing
+    print(f"{record.name}  {len(here) - len(missing):3} of {len(here)} explained  {problem}")
+    for kernel in missing:
+        explanation = kernel["explanation"]
+        print(f"    {kernel['name'][:80]}: {explanation['answer']['verdict']}; left over "
+              f"{explanation['read_residual_bytes']} B read, {explanation['write_residual_bytes']} B written")
+if not kernels:
+    sys.exit(f"{folder}: no record of its problems")
+chances = sorted(kernel["explanation"].get("by_chance", 0) for kernel in kernels)
+share = 100 * (1 - len(open_ones) / len(kernels))
+print(f"{len(kernels) - len(open_ones)} of {len(kernels)} kernels explained ({share:.1f} %), by chance "
+      f"{100 * sum(chances) / len(chances):.2f} % in the mean and at most {100 * chances[-1]:.1f} %")
