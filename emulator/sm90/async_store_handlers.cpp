@@ -43,13 +43,13 @@ Outcome store(Warp& warp, const ptx::Instruction& instruction) {
     stored.chunks = [offset = offset_of_shared_address(target)](const ChunkVisitor& visit) {
       visit(0, offset);
     };
-    stored.read = [numbers = std::move(numbers), offset = offset_of_shared_address(target), reduction, type](
-                      Cta& cta, bool) {
-      if (reduction == Reduction::none) return numbers;
+    stored.read = [numbers = std::move(numbers), offset = offset_of_shared_address(target), how = reduction,
+                   type](Cta& cta, bool) {
+      if (how == Reduction::none) return numbers;
       std::vector<std::byte> next(numbers.size());
       std::memcpy(next.data(), cta.shared_range(offset, static_cast<std::uint32_t>(next.size())),
                   next.size());
-      reduce_elements(reduction, type, next.data(), numbers.data(), next.size());
+      reduce_elements(how, type, next.data(), numbers.data(), next.size());
       return next;
     };
     issue_load(warp, instruction, lane, target, barrier, nullptr, std::move(stored));

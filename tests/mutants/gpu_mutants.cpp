@@ -21,6 +21,7 @@
 
 #include "cpu_ref/judge/equivalence.hpp"
 #include "cpu_ref/judge/locate.hpp"
+#include "gpu/kernels/flash3/flash3.hpp"
 #include "gpu/launch/device.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 #include "tests/mutants/active_mutant.hpp"
@@ -112,6 +113,24 @@ AttentionProblem varied(AttentionProblem problem) {
   return problem;
 }
 
+/// The row of gpu:flash3 with the q tiles, unsplit, that fill a device: the program of mutants has these
+/// alone.
+const Kernel& flash3_with_whole_tiles() {
+  static const Kernel row = [] {
+    Kernel whole = find_gpu_kernel(Flash3::name).row;
+    whole.default_options = [](const AttentionProblem& problem) {
+      ProgramOptions options = Flash3::default_options(problem);
+      if (is_fp8(problem.dtype)) return options;
+      options.set_tile(Direction::forward, flash3_forward_shape(static_cast<int>(problem.head_dim)).tile);
+      options.splits = {};
+      options.pack_gqa = false;
+      return options;
+    };
+    return whole;
+  }();
+  return row;
+}
+
 /// gpu:decode in three splits, and in pages, first, being quick. Each kernel causal; with all features; with
 /// outliers. The other backward orders with all features, that of the tensor cores in bf16 with head
 /// dimension 128; Hopper's at every head dimension that it is compiled for, and there with shared kv tiles.
@@ -134,7 +153,7 @@ std::vector<Case> prepare_cases() {
     }
   }
   for (const GpuKernel& rung : gpu_ladder()) {
-    const Kernel& kernel = rung.row;
+    const Kernel& kernel = rung.row.name == Flash3::name ? flash3_with_whole_tiles() : rung.row;
     if (!is_mutated(kernel)) continue;
     const bool simt = kernel.name == std::string_view("gpu:flash2-simt");
     const AttentionProblem plain = ragged_problem(kernel, simt ? ElementType::fp32 : ElementType::fp16, 64);
@@ -158,8 +177,9 @@ std::vector<Case> prepare_cases() {
       full.options.dq_start = DqStart::in_order;  // of which CTAs that persist know nothing
       add_case(kernel, Direction::backward, windowed(kernel, ragged_problem(kernel, ElementType::fp16, 256)),
                InputKind::normal, fused, cases);
-      add_case(kernel, Direction::forward, ragged_problem(kernel, ElementType::fp8e4m3, 128),
-               InputKind::normal, std::nullopt, cases);
+      AttentionProblem bytes = ragged_problem(kernel, ElementType::fp8e4m3, 128);
+      bytes.causal = true;  // the second tile that a row sees raises its maximum
+      add_case(kernel, Direction::forward, bytes, InputKind::normal, std::nullopt, cases);
       AttentionProblem grouped = ragged_problem(kernel, ElementType::fp16, 128);
       grouped.causal = true;
       add_case(kernel, Direction::forward, grouped, InputKind::outlier, std::nullopt, cases);

@@ -2,11 +2,13 @@
 """Problems are those of the calls that torch gets."""
 
 import pytest
-import torch
-import torch.nn.functional as F
 
+torch = pytest.importorskip("torch")
 import tilescope as ts
+import torch.nn.functional as F
 from tilescope.captured import Captured
+
+pytestmark = pytest.mark.torch
 
 
 def tensors(heads_kv=4, seqlen_k=48, dtype=torch.bfloat16):
