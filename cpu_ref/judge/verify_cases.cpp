@@ -406,6 +406,10 @@ ProgramOptions case_options(const VerifyCase& verify_case, const Kernel& kernel)
   ProgramOptions cut = options;
   cut.diagonal_slices = verify_case.diagonal_slices;
   cut.splits = verify_case.splits;
+  if (cut.splits.kind == SplitPolicy::Kind::fixed) {  // whole tiles of whichever the kernel takes here
+    const int block_n = cut[PassName::forward].tile.block_n;
+    cut.splits.value = ceil_div(cut.splits.value, block_n) * block_n;
+  }
   cut.pack_gqa = verify_case.pack_gqa;
   return refused(cut) ? options : cut;
 }

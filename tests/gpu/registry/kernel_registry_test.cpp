@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "cpu_ref/judge/verify_cases.hpp"
 #include "cpu_ref/numeric/random_inputs.hpp"
 #include "gpu/kernels/flash2_simt/flash2_simt.hpp"
 #include "gpu/kernels/flash3_basic/flash3_basic.hpp"
@@ -96,6 +97,24 @@ TEST_CASE(
     });
     CHECK(head_dims == expected);
     CHECK(head_dims.contains(rung.row.name == Flash3Basic::name ? 128 : 256));
+  }
+}
+
+TEST_CASE("each case of the sweep that a rung does not refuse makes programs, with tiles of its own choice") {
+  for (const GpuKernel& rung : gpu_kernel_rungs()) {
+    CAPTURE(rung.row.name);
+    const AttentionProblem usual{.seqlen_q = 64, .seqlen_k = 64, .head_dim = 64, .dtype = ElementType::fp16};
+    int made = 0;
+    for (const std::int64_t head_dim : {64, 96, 128, 256}) {
+      for (const VerifyCase& c : verify_cases(rung.row.default_options(usual)[PassName::forward].tile,
+                                              SweepSize::normal, head_dim)) {
+        const ProgramOptions options = case_options(c, rung.row);
+        if (rung.row.refusal(c.problem, Direction::forward, options)) continue;
+        CHECK_NOTHROW(rung.row.programs(Direction::forward, c.problem, options));
+        ++made;
+      }
+    }
+    CHECK(made > 100);
   }
 }
 
