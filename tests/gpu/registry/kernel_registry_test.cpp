@@ -103,11 +103,12 @@ TEST_CASE(
 TEST_CASE("each case of the sweep that a rung does not refuse makes programs, with tiles of its own choice") {
   for (const GpuKernel& rung : gpu_kernel_rungs()) {
     CAPTURE(rung.row.name);
-    const AttentionProblem usual{.seqlen_q = 64, .seqlen_k = 64, .head_dim = 64, .dtype = ElementType::fp16};
     int made = 0;
     for (const std::int64_t head_dim : {64, 96, 128, 256}) {
-      for (const VerifyCase& c : verify_cases(rung.row.default_options(usual)[PassName::forward].tile,
-                                              SweepSize::normal, head_dim)) {
+      const AttentionProblem large{
+          .seqlen_q = 4096, .seqlen_k = 4096, .head_dim = head_dim, .dtype = ElementType::fp16};
+      const TileShape tile = rung.row.default_options(large)[PassName::forward].tile;
+      for (const VerifyCase& c : verify_cases(tile, SweepSize::normal, head_dim)) {
         const ProgramOptions options = case_options(c, rung.row);
         if (rung.row.refusal(c.problem, Direction::forward, options)) continue;
         CHECK_NOTHROW(rung.row.programs(Direction::forward, c.problem, options));
