@@ -128,7 +128,8 @@ std::vector<KernelMeasurement> parse_ncu_csv(const std::string& source, std::str
     for (std::size_t c = 0; c < header.size(); ++c) {
       if (!is_metric(header[c]) || row[c].empty()) continue;
       require_base_unit(source, header[c], rows[1][c]);
-      if (row[c].find_first_not_of("0123456789.,") != std::string::npos) continue;  // the launch's words
+      const bool is_word = row[c].find_first_not_of("0123456789.,") != std::string::npos;
+      if (is_word && header[c].starts_with("launch__")) continue;
       kernel.counters[header[c]] = read_number(source, header[c], row[c]);
     }
     kernels.push_back(std::move(kernel));
