@@ -20,8 +20,7 @@ inline constexpr bool kHasCuda = true;
 inline constexpr bool kHasCuda = false;
 #endif
 
-/// Whether the kernels are compiled for all of their tile choices, not only for the first, and for diagonal
-/// slices.
+/// Whether what kernels keep for the tuner is compiled: tile choices but the first, and diagonal slices.
 #ifdef TILESCOPE_HAS_TUNER
 inline constexpr bool kHasTuner = true;
 #else
@@ -33,7 +32,8 @@ using PassLauncher = void (*)(const TileProgram&, const KernelArguments&, CUstre
 
 struct GpuKernel {
   Kernel row;
-  PassLauncher launch;  // null in a build without CUDA
+  PassLauncher launch;          // null in a build without CUDA
+  bool tiles_of_tuner = false;  // its tile choices but the first are compiled with the tuner alone
 };
 
 /// The run path of every GPU kernel: refuses, uploads, poisons, launches, checks the guards, downloads.
@@ -113,6 +113,7 @@ GpuKernel make_gpu_kernel() {
   if constexpr (requires(TileProgram program) { Rung::warp_work(program); }) {
     kernel.row.warp_work = Rung::warp_work;
   }
+  if constexpr (requires { Rung::tiles_of_tuner; }) kernel.tiles_of_tuner = Rung::tiles_of_tuner;
   if constexpr (requires { Rung::on_ranks; }) kernel.row.on_ranks = Rung::on_ranks;
   if constexpr (requires(AttentionProblem problem) { Rung::first_choice(problem); })
     kernel.row.first_choice = Rung::first_choice;

@@ -143,8 +143,7 @@ std::optional<DeviceFacts> device_facts() {
 
 std::optional<std::string> build_lack(const Kernel& kernel, const AttentionProblem& problem,
                                       Direction direction, const ProgramOptions& options) {
-  if (kHasTuner || !kernel.tile_choices || kernel.name == Flash3::name)
-    return std::nullopt;  // it has them all
+  if (kHasTuner || !kernel.on_gpu() || !find_gpu_kernel(kernel.name).tiles_of_tuner) return std::nullopt;
   if (options.diagonal_slices > 1) {
     return "cannot run with diagonal-slices " + std::to_string(options.diagonal_slices) + ": " +
            std::string(kTunerLack);

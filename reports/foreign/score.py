@@ -36,7 +36,8 @@ for number, problem in enumerate((folder / "problems.txt").read_text().splitline
               f"{explanation['read_residual_bytes']} B read, {explanation['write_residual_bytes']} B written")
 if not kernels:
     sys.exit(f"{folder}: no record of its problems")
-chances = sorted(kernel["explanation"].get("by_chance", 0) for kernel in kernels)
+chances = sorted(kernel["explanation"].get("by_chance", 0) for kernel in kernels
+                 if kernel["explanation"]["agreement"] == "explained")
 share = 100 * (1 - len(open_ones) / len(kernels))
 print(f"{len(kernels) - len(open_ones)} of {len(kernels)} kernels explained ({share:.1f} %), by chance "
       f"{100 * sum(chances) / len(chances):.2f} % in the mean and at most {100 * chances[-1]:.1f} %")

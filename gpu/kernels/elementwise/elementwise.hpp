@@ -6,7 +6,7 @@
 
 namespace tilescope {
 
-/// Rows of threads: one warp works on a row at a time.
+/// Of a CTA.
 inline constexpr int kElementwiseThreads = 256;
 
 /// delta = rowsum(dO * O) in fp32; zeroes dq_accum where the problem holds one, or the flags of DqStart. Sums

@@ -34,6 +34,7 @@ struct Flash2Mma {
   static ProgramOptions default_options(const AttentionProblem&);
   /// The tile shapes that a pass is compiled for, its own choice first.
   static std::vector<TileShape> tile_choices(const AttentionProblem&, PassName);
+  static constexpr bool tiles_of_tuner = true;
   /// The same with other warps and stages.
   static std::vector<PassChoice> pass_choices(const AttentionProblem&, PassName);
   /// Where the shared memory of a chip is too small, tiles are not double-buffered.
