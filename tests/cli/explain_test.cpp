@@ -81,7 +81,9 @@ TEST_CASE("explain keeps its lines short, and tells no share that shows as nothi
   }
   CHECK(contains(all.out, "under 0.1 % by chance"));
   CHECK_FALSE(contains(all.out, " 0.0 %"));
-  CHECK(contains(all.out, "14 of 14 kernels explained, the least sure of them 0.4 % by chance; 5 more are no attention by"));
+  CHECK(contains(
+      all.out,
+      "14 of 14 kernels explained, the least sure of them 0.4 % by chance; 5 more are no attention by"));
 }
 
 TEST_CASE(
