@@ -79,14 +79,16 @@ double end_of_forward(const AttentionProblem& problem, const ForwardChoice& choi
   constexpr double kBase = 5.5, kEnds = 2.6, kWriteKiB = 0.017, kCombine = 2.3, kCombineMB = 0.83;
   const Flash3ForwardShape shape = flash3_forward_shape(static_cast<int>(problem.head_dim), choice.low);
   const double step = forward_step(shape);
-  VisibleBand band = problem.band();
+  const VisibleBand band = problem.band();
   const std::int64_t heads = problem.batch * (choice.packed ? problem.heads_kv : problem.heads);
-  if (choice.packed) band.seqlen_q *= static_cast<int>(problem.group_size());
+  const int rows_of_head = band.seqlen_q * static_cast<int>(choice.packed ? problem.group_size() : 1);
   const bool split = choice.splits > 1;
   const double row_bytes = 4.0 * static_cast<double>(problem.head_dim);
   const double ends = kEnds + (split ? kWriteKiB * shape.tile.block_m * row_bytes / 1024 : 0.0);
-  const double end = end_of_tiles(num_m_blocks(band, shape.tile), heads * choice.splits, [&](int block) {
-    return ceil_div(kv_tiles(band, shape.tile, block).count(), choice.splits) * step + ends;
+  const int blocks = ceil_div(rows_of_head, shape.tile.block_m);
+  const double end = end_of_tiles(blocks, heads * choice.splits, [&](int block) {
+    const TileRange tiles = packed_kv_tiles(band, shape.tile, rows_of_head, block);
+    return ceil_div(tiles.count(), choice.splits) * step + ends;
   });
   if (!split) return kBase + end;
   const double rows = static_cast<double>(problem.batch * problem.heads * problem.seqlen_q);
@@ -104,7 +106,7 @@ ForwardChoice forward_choice(const AttentionProblem& problem) {
   ForwardChoice best;
   double first = end_of_forward(problem, best);
   for (const bool packed : {false, true}) {
-    if (packed && (problem.masked() || problem.group_size() == 1)) continue;
+    if (packed && problem.group_size() == 1) continue;
     const std::int64_t heads = problem.batch * (packed ? problem.heads_kv : problem.heads);
     const std::int64_t rows = problem.seqlen_q * (packed ? problem.group_size() : 1);
     for (const bool low : {false, true}) {
@@ -272,7 +274,6 @@ std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const P
   if (is_fp8(problem.dtype) && (splits || options.pack_gqa)) {
     return "splits keys and packs heads of 16-bit types alone";
   }
-  if (options.pack_gqa && problem.masked()) return "packs heads only without a mask";
   return std::nullopt;
 }
 

@@ -32,6 +32,7 @@ struct Flash3ForwardArguments {
   Grid grid;
   Scan scan = Scan::descending;
   VisibleBand band;
+  int rows = 1;  // of a head: its queries, or those of all heads that are packed, one after the other
   int heads = 1;
   int group_size = 1;           // query heads a key/value head
   float softmax_scale = 1.0f;   // |scale|
@@ -40,6 +41,16 @@ struct Flash3ForwardArguments {
   WorkCounter* counter = nullptr;
   DeviceTileLog log;  // of observed instances
   StepClock clock;
+
+  __device__ __forceinline__ bool packed() const { return rows != band.seqlen_q; }
+  __device__ __forceinline__ int query_of(int row) const { return packed() ? row % band.seqlen_q : row; }
+  /// Of the keys, in tiles of such a shape, that `tile.block_m` rows from `row` on see. Rows beyond the
+  /// matrix, which nobody stores, ask for no mask.
+  __device__ __forceinline__ TileRange kv_tiles_from(int row, TileShape tile) const {
+    const Interval queries = packed() ? packed_queries(band.seqlen_q, tile, rows, row / tile.block_m)
+                                      : Interval{row, min(band.seqlen_q, row + tile.block_m)};
+    return tilescope::detail::kv_tiles_of_rows(band, tile, queries.begin, queries.end - 1, false);
+  }
 };
 
 /// One q tile of one head, as the producer hands it to the consumers.
@@ -53,17 +64,12 @@ struct Flash3Item {
   __device__ __forceinline__ int batch(const Flash3ForwardArguments& args) const {
     return args.splits.count == 1 ? part : part % args.batches;
   }
-  /// Of the keys that its rows see, those of its split. Rows beyond the matrix, which nobody stores, ask for
-  /// no mask.
+  /// Of the keys that its rows see, those of its split.
   /// @tparam kMasked  all tiles are masked
   template <auto kShape, bool kMasked = false>
   __device__ __forceinline__ TileRange tiles(const Flash3ForwardArguments& args) const {
-    const auto unmasked = [&] {
-      const int first_row = block * kShape.tile.block_m;
-      const int last_row = min(args.band.seqlen_q, first_row + kShape.tile.block_m) - 1;
-      return tilescope::detail::kv_tiles_of_rows(args.band, kShape.tile, first_row, last_row, false);
-    };
-    const TileRange all = kMasked ? kv_tiles(args.band, kShape.tile, block) : unmasked();
+    const TileRange all = kMasked ? kv_tiles(args.band, kShape.tile, block)
+                                  : args.kv_tiles_from(block * kShape.tile.block_m, kShape.tile);
     return args.splits.count == 1 ? all : args.splits.part_of(all, part / args.batches);
   }
   __device__ __forceinline__ int wave_parity() const { return static_cast<int>(place & 1); }

@@ -101,7 +101,7 @@ void check_forward() {
       options.set_tile(Direction::forward, kTile);
       options.scan = count % 3 == 0 ? Scan::ascending : Scan::descending;
       options.splits = {SplitPolicy::Kind::number, count % 4 + 1};  // of some of which a q tile sees nothing
-      options.pack_gqa = !problem.masked() && problem.group_size() > 1;
+      options.pack_gqa = problem.group_size() > 1;
       Reference reference(problem, count % 3 == 1 ? InputKind::outlier : InputKind::normal,
                           Direction::forward);
       judge_on_device(reference, row, options, Direction::forward, false);
