@@ -145,8 +145,9 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
       log_tile(item, stream, tile, &DeviceTileState::scores, scores, negative ? -1.0f : 1.0f);
     }
     if (kObserved || !stream.range.full(tile.m_block)) {
-      this->mask(scores, negative ? -kMinusInfinity : kMinusInfinity,
-                 stream.n_block * kBlockN + kShape.first_key(group), tile.m_block * kBlockM);
+      this->template mask<kObserved>(scores, negative ? -kMinusInfinity : kMinusInfinity,
+                                     stream.n_block * kBlockN + kShape.first_key(group),
+                                     tile.m_block * kBlockM);
     }
     this->exponentiate(scores);
     // A place where control flow meets: ptxas would move the wait for dP above the exponentials if the two

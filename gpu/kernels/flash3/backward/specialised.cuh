@@ -132,7 +132,7 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
     }
     if (kObserved || !stream.range.full(m_block)) {
       const float masked = args.exponent_scale < 0.0f ? -kMinusInfinity : kMinusInfinity;
-      role.mask(scores, masked, first_key, first_query);
+      role.template mask<kObserved>(scores, masked, first_key, first_query);
     }
     role.exponentiate(scores);
     sm90::arrive(shared.q_empty(q.stage));

@@ -44,13 +44,6 @@ struct Flash3ForwardArguments {
 
   __device__ __forceinline__ bool packed() const { return rows != band.seqlen_q; }
   __device__ __forceinline__ int query_of(int row) const { return packed() ? row % band.seqlen_q : row; }
-  /// Of the keys, in tiles of such a shape, that `tile.block_m` rows from `row` on see. Rows beyond the
-  /// matrix, which nobody stores, ask for no mask.
-  __device__ __forceinline__ TileRange kv_tiles_from(int row, TileShape tile) const {
-    const Interval queries = packed() ? packed_queries(band.seqlen_q, tile, rows, row / tile.block_m)
-                                      : Interval{row, min(band.seqlen_q, row + tile.block_m)};
-    return tilescope::detail::kv_tiles_of_rows(band, tile, queries.begin, queries.end - 1, false);
-  }
 };
 
 /// One q tile of one head, as the producer hands it to the consumers.
@@ -64,12 +57,22 @@ struct Flash3Item {
   __device__ __forceinline__ int batch(const Flash3ForwardArguments& args) const {
     return args.splits.count == 1 ? part : part % args.batches;
   }
-  /// Of the keys that its rows see, those of its split.
+  /// Of the keys that its rows see, those of its split. Rows beyond the matrix, which nobody stores, ask for
+  /// no mask.
   /// @tparam kMasked  all tiles are masked
   template <auto kShape, bool kMasked = false>
   __device__ __forceinline__ TileRange tiles(const Flash3ForwardArguments& args) const {
-    const TileRange all = kMasked ? kv_tiles(args.band, kShape.tile, block)
-                                  : args.kv_tiles_from(block * kShape.tile.block_m, kShape.tile);
+    const auto of_rows = [&](int first_row, int last_row) {
+      return tilescope::detail::kv_tiles_of_rows(args.band, kShape.tile, first_row, last_row, kMasked);
+    };
+    TileRange all;
+    if (args.packed()) {
+      const Interval queries = packed_queries(args.band.seqlen_q, kShape.tile, args.rows, block);
+      all = of_rows(queries.begin, queries.end - 1);
+    } else {
+      const int first_row = block * kShape.tile.block_m;
+      all = of_rows(first_row, min(args.rows, first_row + kShape.tile.block_m) - 1);
+    }
     return args.splits.count == 1 ? all : args.splits.part_of(all, part / args.batches);
   }
   __device__ __forceinline__ int wave_parity() const { return static_cast<int>(place & 1); }
