@@ -138,7 +138,7 @@ constexpr bool flash3_short_rows(std::int64_t visible_pairs, std::int64_t rows) 
 /// Registers bound block_n: of the 64 rows, a thread holds own_keys() / 2 scores, own_keys() / 4 registers of
 /// P (twice, if the scores are kept) and head_dim / 2 of O. Shared memory bounds the stages: where tiles are
 /// skipped, at least twice as many as a warpgroup skips at one end.
-/// @param low  64 rows, for grids of few tiles: see forward_choice() of flash3.cpp
+/// @param low  64 rows, for grids of few tiles: see flash3_forward_way()
 constexpr Flash3ForwardShape flash3_forward_shape(int head_dim, bool low = false) {
   constexpr auto kStaged = Flash3Output::staged, kDirect = Flash3Output::direct;
   constexpr auto kKept = Flash3Scores::kept, kRecomputed = Flash3Scores::recomputed;

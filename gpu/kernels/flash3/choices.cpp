@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/kernels/flash3/choices.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <queue>
+
+#include "cpu_ref/schedule/splits.hpp"
+#include "gpu/kernels/flash3/flash3.hpp"
+
+namespace tilescope {
+namespace {
+
+/// When the last of work items ends that multiprocessors take in turn.
+class MultiprocessorQueue {
+ public:
+  MultiprocessorQueue() {
+    for (int i = 0; i < kHopperMultiprocessors; ++i) free_.push(0.0);
+  }
+  void take(double cost) {
+    const double end = free_.top() + cost;
+    free_.pop();
+    free_.push(end);
+    end_ = std::max(end_, end);
+  }
+  double end() const { return end_; }
+
+ private:
+  std::priority_queue<double, std::vector<double>, std::greater<>> free_;
+  double end_ = 0.0;
+};
+
+/// When the last tile ends, the longest first on all multiprocessors.
+/// @param cost_of  (int block): how long a multiprocessor takes for a tile; the unit is the caller's
+template <typename Cost>
+double end_of_tiles(int blocks, std::int64_t heads, Cost&& cost_of) {
+  constexpr std::int64_t kManyTiles = 100 * kHopperMultiprocessors;  // of which none ends much later
+  std::vector<double> costs;
+  for (int block = 0; block < blocks; ++block) costs.push_back(cost_of(block));
+  std::sort(costs.begin(), costs.end(), std::greater<>());
+  if (blocks * heads > kManyTiles) {
+    const double all = std::accumulate(costs.begin(), costs.end(), 0.0) * static_cast<double>(heads);
+    return all / kHopperMultiprocessors + costs.front() / 2;
+  }
+  MultiprocessorQueue queue;
+  for (const double cost : costs) {
+    for (std::int64_t head = 0; head < heads; ++head) queue.take(cost);
+  }
+  return queue.end();
+}
+
+/// What a multiprocessor takes for a kv tile. [us, of an H200: NOTES.md]
+double forward_step(const Flash3ForwardShape& shape) {
+  struct Row {
+    int head_dim;
+    double step;
+  };
+  constexpr Row kWhole[] = {{64, 0.87},  {80, 1.6},   {96, 1.18}, {112, 1.44},
+                            {128, 1.34}, {160, 0.91}, {192, 1.0}, {256, 1.25}};
+  constexpr Row kLow[] = {{64, 0.57}, {96, 1.2}, {128, 0.83}, {192, 0.72}, {256, 0.87}};
+  const auto step_of = [&](const auto& rows) {
+    return std::find_if(std::begin(rows), std::end(rows),
+                        [&](const Row& row) { return row.head_dim == shape.head_dim; })
+        ->step;
+  };
+  return shape.splits_keys ? step_of(kLow) : step_of(kWhole);
+}
+
+/// When the pass ends. [us]
+double end_of_forward(const AttentionProblem& problem, const Flash3ForwardWay& way) {
+  // us: before and behind all tiles, of a q tile's ends, of a KiB that a split writes, of the pass that
+  // combines
+  constexpr double kBase = 5.5, kEnds = 2.6, kWriteKiB = 0.017, kCombine = 2.3, kCombineMB = 0.83;
+  const Flash3ForwardShape shape = flash3_forward_shape(static_cast<int>(problem.head_dim), way.low);
+  const double step = forward_step(shape);
+  const VisibleBand band = problem.band();
+  const std::int64_t heads = problem.batch * (way.packed ? problem.heads_kv : problem.heads);
+  const int rows_of_head = band.seqlen_q * static_cast<int>(way.packed ? problem.group_size() : 1);
+  const bool split = way.splits > 1;
+  const double row_bytes = 4.0 * static_cast<double>(problem.head_dim);
+  const double ends = kEnds + (split ? kWriteKiB * shape.tile.block_m * row_bytes / 1024 : 0.0);
+  const int blocks = ceil_div(rows_of_head, shape.tile.block_m);
+  const double end = end_of_tiles(blocks, heads * way.splits, [&](int block) {
+    const TileRange tiles = packed_kv_tiles(band, shape.tile, rows_of_head, block);
+    return ceil_div(tiles.count(), way.splits) * step + ends;
+  });
+  if (!split) return kBase + end;
+  const double rows = static_cast<double>(problem.batch * problem.heads * problem.seqlen_q);
+  return kBase + end + kCombine + kCombineMB * 1e-6 * way.splits * rows * row_bytes;
+}
+
+/// When the fused backward pass ends, its CTAs in the order in which they are issued. [rows x columns]
+double end_of_backward(const AttentionProblem& problem, TileShape tile, const Flash3BackwardWay& way) {
+  // Adds to the same sums queue: one key/value head of 384 keys in 42 splits ends 5.7 us later than its
+  // products.
+  constexpr int kEndsOfATile = 200, kSumsOfATile = 50, kSumsOfASplit = 2, kPassesOfSums = 300;
+  // What goes through L2 beside each other, Q, dO and dQ in fp32, beyond what it keeps.
+  constexpr double kKeptBytes = 24 << 20, kShareOfEachDoubling = 0.1;
+  const int group = static_cast<int>(problem.group_size());
+  const int head_splits = head_splits_of(way.splits, group), parts = way.splits / head_splits;
+  const VisibleBand band = problem.band();
+  const bool shared = way.splits > 1;
+  const int sums = shared ? kSumsOfATile + kSumsOfASplit * way.splits : 0;
+  const Grid grid{.num_blocks = num_n_blocks(band, tile),
+                  .num_heads = static_cast<int>(problem.batch * problem.heads_kv) * way.splits,
+                  .swizzled_heads = way.swizzled_heads * way.splits,
+                  .order = problem.masked() ? TileOrder::head_swizzled : TileOrder::row_major};
+  std::vector<double> costs;
+  for (int block = 0; block < grid.num_blocks; ++block) {
+    const int steps = group / head_splits * ceil_div(q_tiles(band, tile, block).count(), parts);
+    costs.push_back(1.0 * tile.block_n * (steps * tile.block_m + kEndsOfATile + sums));
+  }
+  MultiprocessorQueue queue;
+  for (int i = 0; i < static_cast<int>(grid.size()); ++i) {
+    queue.take(costs[static_cast<std::size_t>(grid.item(i).block)]);
+  }
+  const double bytes =
+      8.0 * static_cast<double>(problem.seqlen_q * problem.head_dim * group * way.swizzled_heads);
+  const double doublings = way.swizzled_heads > 1 ? std::log2(std::max(bytes / kKeptBytes, 1.0)) : 0.0;
+  return (queue.end() + (shared ? kPassesOfSums * tile.block_n : 0)) * (1 + kShareOfEachDoubling * doublings);
+}
+
+/// L2 swizzles as flash3_backward_swizzled_heads() has them.
+int usual_swizzle(const AttentionProblem& problem, TileShape tile) {
+  if (!problem.masked()) return 1;
+  const std::int64_t heads = problem.batch * problem.heads_kv;
+  const std::int64_t pairs = std::max<std::int64_t>(problem.visible_pairs(), 1);
+  return flash3_backward_swizzled_heads(
+      static_cast<int>(problem.head_dim), problem.seqlen_q, heads, problem.group_size(),
+      Flash3::short_rows(problem),
+      flash3_least_heads(most_seen(problem).queries * tile.block_n * problem.group_size(), pairs, heads));
+}
+
+}  // namespace
+
+MostSeen most_seen(const AttentionProblem& problem) {
+  const VisibleBand band = problem.band();
+  const std::int64_t width = std::int64_t{band.left} + band.right + 1;
+  return {std::min<std::int64_t>(band.seqlen_k, width), std::min<std::int64_t>(band.seqlen_q, width)};
+}
+
+bool flash3_can_persist(const AttentionProblem& problem) {
+  return flash3_backward_shape(static_cast<int>(problem.head_dim), false, true).persistent &&
+         flash3_backward_persistent(problem.visible_pairs(),
+                                    problem.batch * problem.heads * problem.seqlen_q);
+}
+
+Flash3ForwardWay flash3_forward_way(const AttentionProblem& problem) {
+  constexpr int kMostTiles = 8 * kHopperMultiprocessors;   // of 64 rows; more fill the device whole
+  constexpr int kMostItems = 10 * kHopperMultiprocessors;  // tiles with their splits
+  constexpr double kShareOfOthers = 0.98;                  // that a choice is tried for
+  constexpr int kMostSplits = 16;
+  constexpr int kFewRows = 64;
+  if (is_fp8(problem.dtype)) return {};
+  const int head_dim = static_cast<int>(problem.head_dim);
+  Flash3ForwardWay best;
+  double first = end_of_forward(problem, best);
+  for (const bool packed : {false, true}) {
+    if (packed && problem.group_size() == 1) continue;
+    // Under a mask, tiles of two heads' rows go through all keys.
+    if (packed && problem.masked() && problem.seqlen_q > kFewRows) continue;
+    const std::int64_t heads = problem.batch * (packed ? problem.heads_kv : problem.heads);
+    const std::int64_t rows = problem.seqlen_q * (packed ? problem.group_size() : 1);
+    for (const bool low : {false, true}) {
+      const TileShape tile = flash3_forward_shape(head_dim, low).tile;
+      const std::int64_t tiles = heads * ((rows + tile.block_m - 1) / tile.block_m);
+      if (low && tiles > kMostTiles && rows > tile.block_m) continue;
+      const std::int64_t most =
+          std::min({std::int64_t{kMostSplits}, kMostItems / tiles, most_seen(problem).keys / 256});
+      for (int splits = 1; splits <= std::max<std::int64_t>(most, 1); ++splits) {
+        const double end = end_of_forward(problem, {low, splits, packed});
+        if (end >= kShareOfOthers * first) continue;
+        first = end;
+        best = {low, splits, packed};
+      }
+    }
+  }
+  return best;
+}
+
+Flash3BackwardWay flash3_backward_way(const AttentionProblem& problem) {
+  constexpr double kShareOfOthers = 0.99;
+  constexpr int kMostTiles = 16 * kHopperMultiprocessors;
+  const TileShape tile = flash3_backward_shape(static_cast<int>(problem.head_dim)).tile;
+  const std::int64_t heads = problem.batch * problem.heads_kv;
+  const int most = static_cast<int>(kMostTiles / (heads * num_n_blocks(problem.band(), tile)));
+  Flash3BackwardWay best{1, usual_swizzle(problem, tile)};
+  if (is_fp8(problem.dtype) || most < 1) return best;
+  double first = end_of_backward(problem, tile, best);
+  const auto look_at = [&](const Flash3BackwardWay& other) {
+    const double end = end_of_backward(problem, tile, other);
+    if (end >= kShareOfOthers * first) return;
+    first = end;
+    best = other;
+  };
+  const int usual = best.swizzled_heads;
+  for (int splits = 2; splits <= most; ++splits) look_at({splits, usual});
+  if (!problem.masked() || flash3_can_persist(problem)) return best;
+  for (int parts = 1; parts <= heads; parts *= 2) {
+    const int swizzled = static_cast<int>((heads + parts - 1) / parts);
+    for (int splits = 1; splits <= std::min(most, 4); ++splits) look_at({splits, swizzled});
+    look_at({best.splits, swizzled});
+  }
+  return best;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// With which tile height, splits and L2 swizzle gpu:flash3 runs a problem: the way that ends first on a
+// Hopper chip, by the times of NOTES.md. Plain C++.
+#pragma once
+
+#include "cpu_ref/schedule/problem.hpp"
+
+namespace tilescope {
+
+/// A way to run the forward pass in 16 bits.
+struct Flash3ForwardWay {
+  bool low = false;  // q tiles of 64 rows
+  int splits = 1;
+  bool packed = false;
+};
+/// The way that ends first.
+Flash3ForwardWay flash3_forward_way(const AttentionProblem& problem);
+
+/// A way to run the fused backward pass.
+struct Flash3BackwardWay {
+  int splits = 1;          // see ProgramOptions::query_splits
+  int swizzled_heads = 1;  // of an L2 swizzle
+};
+/// The splits and the L2 swizzle with which the backward pass ends first, by a hundredth at least. Of many
+/// tiles none ends much later; persistent CTAs take one head after the other.
+Flash3BackwardWay flash3_backward_way(const AttentionProblem& problem);
+
+/// Whether the backward pass has persistent CTAs, if each takes one head after the other.
+bool flash3_can_persist(const AttentionProblem& problem);
+
+/// The most keys that a query sees, and the most queries that see a key.
+struct MostSeen {
+  std::int64_t keys, queries;
+};
+MostSeen most_seen(const AttentionProblem& problem);
+
+}  // namespace tilescope
