@@ -96,8 +96,9 @@ double end_of_backward(const AttentionProblem& problem, TileShape tile, const Fl
   // Adds to the same sums queue: one key/value head of 384 keys in 42 splits ends 5.7 us later than its
   // products.
   constexpr int kEndsOfATile = 200, kSumsOfATile = 50, kSumsOfASplit = 2, kPassesOfSums = 300;
-  // What goes through L2 beside each other, Q, dO and dQ in fp32, beyond what it keeps.
-  constexpr double kKeptBytes = 24 << 20, kShareOfEachDoubling = 0.1;
+  // Under a mask, kv tiles of a swizzle go through its Q, dO and dQ in fp32 at different places: where L2
+  // does not keep these, each doubling takes longer.
+  constexpr double kKeptBytes = 48 << 20, kShareOfEachDoubling = 0.05;
   const int group = static_cast<int>(problem.group_size());
   const int head_splits = head_splits_of(way.splits, group), parts = way.splits / head_splits;
   const VisibleBand band = problem.band();
@@ -116,10 +117,11 @@ double end_of_backward(const AttentionProblem& problem, TileShape tile, const Fl
   for (int i = 0; i < static_cast<int>(grid.size()); ++i) {
     queue.take(costs[static_cast<std::size_t>(grid.item(i).block)]);
   }
+  const double end = queue.end() + (shared ? kPassesOfSums * tile.block_n : 0);
+  if (!problem.masked()) return end;
   const double bytes =
-      8.0 * static_cast<double>(problem.seqlen_q * problem.head_dim * group * way.swizzled_heads);
-  const double doublings = way.swizzled_heads > 1 ? std::log2(std::max(bytes / kKeptBytes, 1.0)) : 0.0;
-  return (queue.end() + (shared ? kPassesOfSums * tile.block_n : 0)) * (1 + kShareOfEachDoubling * doublings);
+      8.0 / parts * static_cast<double>(problem.seqlen_q * problem.head_dim * group * way.swizzled_heads);
+  return end * (1 + kShareOfEachDoubling * std::log2(std::max(bytes / kKeptBytes, 1.0)));
 }
 
 /// L2 swizzles as flash3_backward_swizzled_heads() has them.
@@ -150,17 +152,15 @@ bool flash3_can_persist(const AttentionProblem& problem) {
 Flash3ForwardWay flash3_forward_way(const AttentionProblem& problem) {
   constexpr int kMostTiles = 8 * kHopperMultiprocessors;   // of 64 rows; more fill the device whole
   constexpr int kMostItems = 10 * kHopperMultiprocessors;  // tiles with their splits
-  constexpr double kShareOfOthers = 0.98;                  // that a choice is tried for
+  // Of the time of others that a choice is to take, since steps of lone tiles are shorter than those of many.
+  constexpr double kShareOfSplits = 0.92, kShareOfLow = 0.95, kShareOfPacked = 0.98;
   constexpr int kMostSplits = 16;
-  constexpr int kFewRows = 64;
   if (is_fp8(problem.dtype)) return {};
   const int head_dim = static_cast<int>(problem.head_dim);
   Flash3ForwardWay best;
   double first = end_of_forward(problem, best);
   for (const bool packed : {false, true}) {
-    if (packed && problem.group_size() == 1) continue;
-    // Under a mask, tiles of two heads' rows go through all keys.
-    if (packed && problem.masked() && problem.seqlen_q > kFewRows) continue;
+    if (packed && (problem.masked() || problem.group_size() == 1)) continue;
     const std::int64_t heads = problem.batch * (packed ? problem.heads_kv : problem.heads);
     const std::int64_t rows = problem.seqlen_q * (packed ? problem.group_size() : 1);
     for (const bool low : {false, true}) {
@@ -170,8 +170,10 @@ Flash3ForwardWay flash3_forward_way(const AttentionProblem& problem) {
       const std::int64_t most =
           std::min({std::int64_t{kMostSplits}, kMostItems / tiles, most_seen(problem).keys / 256});
       for (int splits = 1; splits <= std::max<std::int64_t>(most, 1); ++splits) {
-        const double end = end_of_forward(problem, {low, splits, packed});
-        if (end >= kShareOfOthers * first) continue;
+        const double end = end_of_forward(problem, {low, splits, packed}) /
+                           (splits > 1 ? kShareOfSplits : 1.0) / (low ? kShareOfLow : 1.0) /
+                           (packed ? kShareOfPacked : 1.0);
+        if (end >= first) continue;
         first = end;
         best = {low, splits, packed};
       }

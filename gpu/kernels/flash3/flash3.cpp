@@ -107,6 +107,7 @@ std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const P
   if (is_fp8(problem.dtype) && (splits || options.pack_gqa)) {
     return "splits keys and packs heads of 16-bit types alone";
   }
+  if (options.pack_gqa && problem.masked()) return "packs heads only without a mask";
   return std::nullopt;
 }
 

@@ -10,15 +10,14 @@ namespace tilescope::gpu::sm90 {
 
 /// Gives the scores the scale's sign and makes the invisible ones -inf. Rare: most tiles are full.
 /// Rows beyond the matrix are 0 and stay so: nobody stores what becomes of them.
-/// @param first_row, first_key  of the warpgroup's 64 rows
-/// @param query_of  (int row): the query of the band that a row belongs to
-template <int kScores, typename QueryOf>
+/// @param first_query, first_key  of the warpgroup's 64 rows
+template <int kScores>
 __device__ __forceinline__ void mask_scores(float (&scores)[kScores], float sign, const VisibleBand& band,
-                                            int first_row, int first_key, int thread, QueryOf&& query_of) {
+                                            int first_query, int first_key, int thread) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const Entry entry = accumulator_entry(thread, 2 * half);
-    const int query = query_of(first_row + entry.row);
+    const int query = first_query + entry.row;
     const int first = band.first_key(query) - first_key - entry.col;
     const int last = band.last_key(query) - first_key - entry.col;
 #pragma unroll
@@ -31,12 +30,6 @@ __device__ __forceinline__ void mask_scores(float (&scores)[kScores], float sign
       }
     }
   }
-}
-
-template <int kScores>
-__device__ __forceinline__ void mask_scores(float (&scores)[kScores], float sign, const VisibleBand& band,
-                                            int first_query, int first_key, int thread) {
-  mask_scores(scores, sign, band, first_query, first_key, thread, [](int row) { return row; });
 }
 
 /// Whether register `index` of a transposed tile stands for a score that is visible: rows are keys.

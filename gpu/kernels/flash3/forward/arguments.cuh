@@ -32,7 +32,6 @@ struct Flash3ForwardArguments {
   Grid grid;
   Scan scan = Scan::descending;
   VisibleBand band;
-  int rows = 1;  // of a head: its queries, or those of all heads that are packed, one after the other
   int heads = 1;
   int group_size = 1;           // query heads a key/value head
   float softmax_scale = 1.0f;   // |scale|
@@ -41,9 +40,6 @@ struct Flash3ForwardArguments {
   WorkCounter* counter = nullptr;
   DeviceTileLog log;  // of observed instances
   StepClock clock;
-
-  __device__ __forceinline__ bool packed() const { return rows != band.seqlen_q; }
-  __device__ __forceinline__ int query_of(int row) const { return packed() ? row % band.seqlen_q : row; }
 };
 
 /// One q tile of one head, as the producer hands it to the consumers.
@@ -62,17 +58,12 @@ struct Flash3Item {
   /// @tparam kMasked  all tiles are masked
   template <auto kShape, bool kMasked = false>
   __device__ __forceinline__ TileRange tiles(const Flash3ForwardArguments& args) const {
-    const auto of_rows = [&](int first_row, int last_row) {
-      return tilescope::detail::kv_tiles_of_rows(args.band, kShape.tile, first_row, last_row, kMasked);
-    };
-    TileRange all;
-    if (args.packed()) {
-      const Interval queries = packed_queries(args.band.seqlen_q, kShape.tile, args.rows, block);
-      all = of_rows(queries.begin, queries.end - 1);
-    } else {
+    const auto unmasked = [&] {
       const int first_row = block * kShape.tile.block_m;
-      all = of_rows(first_row, min(args.rows, first_row + kShape.tile.block_m) - 1);
-    }
+      const int last_row = min(args.band.seqlen_q, first_row + kShape.tile.block_m) - 1;
+      return tilescope::detail::kv_tiles_of_rows(args.band, kShape.tile, first_row, last_row, false);
+    };
+    const TileRange all = kMasked ? kv_tiles(args.band, kShape.tile, block) : unmasked();
     return args.splits.count == 1 ? all : args.splits.part_of(all, part / args.batches);
   }
   __device__ __forceinline__ int wave_parity() const { return static_cast<int>(place & 1); }

@@ -88,21 +88,21 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
   __device__ __forceinline__ void mask_tile(int step) {
     const int n_block = scan_tile(args.scan, range, item.wave_parity(), step);
     sm90::mask_scores(scores, args.score_sign, args.band, first_query(item), n_block * kBlockN + own_key,
-                      thread, [&](int row) { return args.query_of(row); });
+                      thread);
     if constexpr (kObserved) {
       sm90::log_masked(open_entry(item, step, n_block), &DeviceTileState::scores, scores,
-                       args.rows - first_query(item), thread);
+                       args.band.seqlen_q - first_query(item), thread);
     }
   }
   __device__ __forceinline__ void log_softmax(int step) {
     const TileLogEntry entry(args.log, step, item.index());
-    const int rows_inside = args.rows - first_query(item);
+    const int rows_inside = args.band.seqlen_q - first_query(item);
     sm90::log_rows(entry, rows.max, rows.sum, rows_inside, thread);
     sm90::log_pairs<kType>(entry, &DeviceTileState::probs, probs, rows_inside, thread);
   }
   __device__ __forceinline__ void log_output(const Flash3Item& of, int step) {
     sm90::log_masked(TileLogEntry(args.log, step, of.index()), &DeviceTileState::accum, out,
-                     args.rows - first_query(of), thread);
+                     args.band.seqlen_q - first_query(of), thread);
   }
   /// The next item with something to compute; the others' rows are 0. False: there are no more.
   __device__ __forceinline__ bool next_item() {
@@ -146,7 +146,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
   __device__ __forceinline__ void first_softmax() {
     release_k();
     if (needs_mask(own_begin)) mask_tile(own_begin);
-    rows = Flash3Rows::starting(kShape.skips || first_query(item) < args.rows);
+    rows = Flash3Rows::starting(kShape.skips || first_query(item) < args.band.seqlen_q);
     if (group == 0 && thread == 0) note_step(args.clock, 0, item.index());
     float tile_sum[2];
     rows.raise_to(scores, args.exponent_scale);

@@ -41,7 +41,6 @@ inline Flash3ForwardArguments flash3_common_arguments(const KernelArguments& arg
   out.grid = args.grid;
   out.scan = args.scan;
   out.band = args.band;
-  out.rows = args.band.seqlen_q;
   out.heads = args.heads;
   out.group_size = args.group_size();
   out.softmax_scale = std::fabs(args.softmax_scale);
@@ -65,6 +64,7 @@ inline KernelArguments flash3_packed_heads(KernelArguments arguments) {
     }
     tensor.head_stride *= group;
   }
+  arguments.band.seqlen_q *= group;  // without a mask it matters to none which row is whose
   arguments.heads = arguments.heads_kv;
   return arguments;
 }
@@ -74,15 +74,14 @@ Flash3ForwardArguments flash3_forward_arguments(const TileProgram& program, cons
   const KernelArguments args = program.pack_gqa ? flash3_packed_heads(of_heads) : of_heads;
   constexpr auto kElement = kType == sm90::WgmmaType::fp16 ? sm90::MapElement::fp16 : sm90::MapElement::bf16;
   Flash3ForwardArguments out = flash3_common_arguments(args, program.splits);
-  out.rows = static_cast<int>(program.q_rows());
   const auto map = [&](TensorName name, int heads, int rows, int box_rows) {
     return sm90::encode_tensor_map(
         flash3_map(kElement, args[name], out.batches, heads, rows, args.head_dim, box_rows), args[name].data);
   };
-  out.q = map(TensorName::q, args.heads, out.rows, 64);
+  out.q = map(TensorName::q, args.heads, args.band.seqlen_q, 64);
   out.k = map(TensorName::k, args.heads_kv, args.band.seqlen_k, kShape.tile.block_n);
   out.v = map(TensorName::v, args.heads_kv, args.band.seqlen_k, kShape.tile.block_n);
-  out.out = map(TensorName::out, args.heads, out.rows, 16);
+  out.out = map(TensorName::out, args.heads, args.band.seqlen_q, 16);
   return out;
 }
 

@@ -35,7 +35,7 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
       sm90::wait(shared.q_empty(buffer), q.empty_parity(), "a free Q buffer");
       items[buffer] = item;
       const int row = item.template first_query<kShape>(group);
-      if (with_rows && row < args.rows) {
+      if (with_rows && row < args.band.seqlen_q) {
         load_tile(shared.q(buffer), args.q, shared.q_full(buffer), kQTile, row, item.head, item.batch(args),
                   CacheHint::evict_first);
       } else {  // of rows beyond the matrix nothing is stored, whatever the buffer holds

@@ -22,17 +22,17 @@ __device__ __forceinline__ void store_rows(const Flash3ForwardArguments& args, F
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = query + 8 * half + lane / 4;
-      if (row < args.rows) lse[row] = rows.log_sum_exp(half, args.softmax_scale);
+      if (row < args.band.seqlen_q) lse[row] = rows.log_sum_exp(half, args.softmax_scale);
     }
   }
   if (args.out_parts.data) {
     sm90::store_rows_fp32(out, args.out_parts.row<float>(item.part, item.head, query),
-                          args.out_parts.row_stride, args.rows - query, args.head_dim, lane);
+                          args.out_parts.row_stride, args.band.seqlen_q - query, args.head_dim, lane);
     return;
   }
   if constexpr (kShape.output == Flash3Output::direct) {
     sm90::store_rows_direct<kType>(out, args.out_rows.row(item.part, item.head, query),
-                                   args.out_rows.row_stride, args.rows - query, args.head_dim, lane);
+                                   args.out_rows.row_stride, args.band.seqlen_q - query, args.head_dim, lane);
   } else {
     constexpr sm90::PanelTile kTile = kShape.out_tile();
     const std::uint32_t tile = shared.base + Flash3Shared<kShape>::kLayout.out + warp * kTile.bytes();
@@ -41,7 +41,7 @@ __device__ __forceinline__ void store_rows(const Flash3ForwardArguments& args, F
     sm90::stage_rows<kType, kTile, kShape.head_dim>(out, tile, lane);
     sm90::fence_async_proxy();
     __syncwarp();
-    if (lane == 0 && query < args.rows) {
+    if (lane == 0 && query < args.band.seqlen_q) {
 #pragma unroll
       for (int panel = 0; panel < kTile.panels(); ++panel) {
         sm90::store_box(args.out, tile + panel * kTile.panel_bytes(), panel * kTile.panel_cols(), query,
@@ -57,7 +57,7 @@ __device__ __forceinline__ void store_rows(const Flash3ForwardArguments& args, F
 template <sm90::WgmmaType kType>
 __device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& args, const Flash3Item& item,
                                                  int query, int lane) {
-  for (int row = query; row < min(query + 16, args.rows); ++row) {
+  for (int row = query; row < min(query + 16, args.band.seqlen_q); ++row) {
     if (args.out_parts.data) {
       float* part = args.out_parts.row<float>(item.part, item.head, row);
       for (int col = lane; col < args.head_dim; col += 32) part[col] = 0.0f;

@@ -89,12 +89,10 @@ struct Flash3ForwardWalk {
     full_end = full_begin + range.full_end - range.full_begin;
     own_end = range.count();
     if constexpr (kSkips) {
-      TileRange own = range;  // of packed rows, a warpgroup might skip more than there are buffers
-      if (!args.packed()) {
-        own = kv_tiles(args.band, {sm90::kWarpgroupRows, kBlockN}, first_query(item) / sm90::kWarpgroupRows);
-      }
+      const TileRange own =
+          kv_tiles(args.band, {sm90::kWarpgroupRows, kBlockN}, first_query(item) / sm90::kWarpgroupRows);
       const int begin = max(own.begin, range.begin), end = min(own.end, range.end);
-      const bool none = end <= begin || first_query(item) >= args.rows;
+      const bool none = end <= begin || first_query(item) >= args.band.seqlen_q;
       own_begin = none ? 0 : down ? range.end - end : begin - range.begin;
       own_end = none ? 0 : own_begin + end - begin;
     }

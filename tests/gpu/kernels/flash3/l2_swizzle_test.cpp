@@ -111,7 +111,7 @@ TEST_CASE(
   few.seqlen_q = 20;
   CHECK(Flash3::default_options(few).pack_gqa);
   few.causal = true;
-  CHECK(Flash3::default_options(few).pack_gqa);
+  CHECK(!Flash3::default_options(few).pack_gqa);
   CHECK(forward_tile(causal(4, 32, 4096, 64)) == TileShape{256, 64});
   CHECK(forward_tile(causal(4, 32, 4096, 128)) == TileShape{128, 128});
   CHECK(forward_tile(causal(1, 1, 300, 128)) == TileShape{64, 128});
