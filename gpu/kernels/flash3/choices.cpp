@@ -96,9 +96,9 @@ double end_of_backward(const AttentionProblem& problem, TileShape tile, const Fl
   // Adds to the same sums queue: one key/value head of 384 keys in 42 splits ends 5.7 us later than its
   // products.
   constexpr int kEndsOfATile = 200, kSumsOfATile = 50, kSumsOfASplit = 2, kPassesOfSums = 300;
-  // Under a mask, kv tiles of a swizzle go through its Q, dO and dQ in fp32 at different places: where L2
-  // does not keep these, each doubling takes longer.
-  constexpr double kKeptBytes = 48 << 20, kShareOfEachDoubling = 0.05;
+  // Under a mask, kv tiles of a swizzle go through its Q, dO and dQ in fp32 at different places: beyond what
+  // L2 keeps of these, each doubling costs more than the one before.
+  constexpr double kKeptBytes = 48 << 20, kShareOfDoublings = 0.05;
   const int group = static_cast<int>(problem.group_size());
   const int head_splits = head_splits_of(way.splits, group), parts = way.splits / head_splits;
   const VisibleBand band = problem.band();
@@ -121,7 +121,8 @@ double end_of_backward(const AttentionProblem& problem, TileShape tile, const Fl
   if (!problem.masked()) return end;
   const double bytes =
       8.0 / parts * static_cast<double>(problem.seqlen_q * problem.head_dim * group * way.swizzled_heads);
-  return end * (1 + kShareOfEachDoubling * std::log2(std::max(bytes / kKeptBytes, 1.0)));
+  const double doublings = std::log2(std::max(bytes / kKeptBytes, 1.0));
+  return end * (1 + kShareOfDoublings * doublings * doublings);
 }
 
 /// L2 swizzles as flash3_backward_swizzled_heads() has them.
@@ -153,7 +154,7 @@ Flash3ForwardWay flash3_forward_way(const AttentionProblem& problem) {
   constexpr int kMostTiles = 8 * kHopperMultiprocessors;   // of 64 rows; more fill the device whole
   constexpr int kMostItems = 10 * kHopperMultiprocessors;  // tiles with their splits
   // Of the time of others that a choice is to take, since steps of lone tiles are shorter than those of many.
-  constexpr double kShareOfSplits = 0.92, kShareOfLow = 0.95, kShareOfPacked = 0.98;
+  constexpr double kShareOfSplits = 0.92, kShareOfLow = 0.95;
   constexpr int kMostSplits = 16;
   if (is_fp8(problem.dtype)) return {};
   const int head_dim = static_cast<int>(problem.head_dim);
@@ -171,8 +172,7 @@ Flash3ForwardWay flash3_forward_way(const AttentionProblem& problem) {
           std::min({std::int64_t{kMostSplits}, kMostItems / tiles, most_seen(problem).keys / 256});
       for (int splits = 1; splits <= std::max<std::int64_t>(most, 1); ++splits) {
         const double end = end_of_forward(problem, {low, splits, packed}) /
-                           (splits > 1 ? kShareOfSplits : 1.0) / (low ? kShareOfLow : 1.0) /
-                           (packed ? kShareOfPacked : 1.0);
+                           (splits > 1 ? kShareOfSplits : 1.0) / (low ? kShareOfLow : 1.0);
         if (end >= first) continue;
         first = end;
         best = {low, splits, packed};
@@ -185,6 +185,7 @@ Flash3ForwardWay flash3_forward_way(const AttentionProblem& problem) {
 Flash3BackwardWay flash3_backward_way(const AttentionProblem& problem) {
   constexpr double kShareOfOthers = 0.99;
   constexpr int kMostTiles = 16 * kHopperMultiprocessors;
+  constexpr int kMostReordered = 8 * kHopperMultiprocessors;
   const TileShape tile = flash3_backward_shape(static_cast<int>(problem.head_dim)).tile;
   const std::int64_t heads = problem.batch * problem.heads_kv;
   const int most = static_cast<int>(kMostTiles / (heads * num_n_blocks(problem.band(), tile)));
@@ -199,7 +200,7 @@ Flash3BackwardWay flash3_backward_way(const AttentionProblem& problem) {
   };
   const int usual = best.swizzled_heads;
   for (int splits = 2; splits <= most; ++splits) look_at({splits, usual});
-  if (!problem.masked() || flash3_can_persist(problem)) return best;
+  if (!problem.masked() || flash3_can_persist(problem) || most < kMostTiles / kMostReordered) return best;
   for (int parts = 1; parts <= heads; parts *= 2) {
     const int swizzled = static_cast<int>((heads + parts - 1) / parts);
     for (int splits = 1; splits <= std::min(most, 4); ++splits) look_at({splits, swizzled});
