@@ -126,10 +126,10 @@ struct Flash3BackwardLayout {
 constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered = false,
                                                     bool short_rows = false) {
   constexpr Flash3Split kKeys = Flash3Split::keys, kSpecialised = Flash3Split::specialised;
-  const bool persistent = short_rows && !ordered;
+  const bool persistent = short_rows && !ordered, behind = !ordered && !persistent;
   if (head_dim <= 64) return {{128, 128}, 64, kKeys, 3, 2, false, 64, persistent, ordered, !persistent};
-  if (head_dim <= 80) return {{64, 128}, 80, kKeys, 3, 2, ordered, 32, false, ordered, !ordered, !ordered};
-  if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, ordered, 32, false, ordered, !ordered, !ordered};
+  if (head_dim <= 80) return {{64, 128}, 80, kKeys, 3, 2, !behind, 32, persistent, ordered, behind, behind};
+  if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, !behind, 32, persistent, ordered, behind, behind};
   if (head_dim <= 128) return {{64, 128}, 128, kKeys, 3, 2, persistent, 32, persistent, ordered, !persistent};
   if (head_dim <= 160) return {{64, 64}, 160, kSpecialised, 3, 1, false, 32, false, ordered};
   if (head_dim <= 192) return {{64, 64}, 192, kSpecialised, 3, 1, false, 32, false, ordered};
@@ -177,6 +177,8 @@ struct Flash3BackwardChoice {
   static constexpr Flash3BackwardShape shape = flash3_backward_shape(kHeadDim, kOrdered, kShortRows);
 };
 static_assert(flash3_backward_shape(64, false, true).can_persist());
+static_assert(flash3_backward_shape(80, false, true).can_persist());
+static_assert(flash3_backward_shape(96, false, true).can_persist());
 static_assert(flash3_backward_shape(128, false, true).can_persist());
 static_assert(Flash3BackwardLayout(flash3_backward_shape(64)).end <= kSm90SharedBytes);
 static_assert(Flash3BackwardLayout(flash3_backward_shape(80)).end <= kSm90SharedBytes);

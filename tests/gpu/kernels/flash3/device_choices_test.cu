@@ -225,6 +225,8 @@ TEST_CASE("flash3 forward: 64 rows whose keys two warpgroups share") {
 TEST_CASE("flash3 backward: head_dim 64") { check_both_orders<64>(); }
 TEST_CASE("flash3 backward: persistent CTAs") {
   check_backward<Flash3BackwardChoice<64, false, true>>();
+  check_backward<Flash3BackwardChoice<80, false, true>>();
+  check_backward<Flash3BackwardChoice<96, false, true>>();
   check_backward<Flash3BackwardChoice<128, false, true>>();
 }
 TEST_CASE("flash3 backward: head_dim 160") { check_both_orders<160>(); }

@@ -72,7 +72,8 @@ TEST_CASE("CTAs are persistent where rows are short, in the shapes that have roo
   CHECK(!flash3_backward_shape(64, false, false).persistent);
   CHECK(!flash3_backward_shape(64, true, true).persistent);
   CHECK(flash3_backward_shape(128, false, true).persistent);
-  CHECK(!flash3_backward_shape(96, false, true).persistent);
+  CHECK(flash3_backward_shape(80, false, true).persistent);
+  CHECK(flash3_backward_shape(96, false, true).persistent);
   CHECK(!flash3_backward_shape(256, false, true).can_persist());
   CHECK(!flash3_backward_shape(128, false, true).dq_behind);  // one or the other
   CHECK(flash3_backward_shape(128, false, false).dq_behind);
