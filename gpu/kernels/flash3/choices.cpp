@@ -2,6 +2,7 @@
 #include "gpu/kernels/flash3/choices.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <numeric>
@@ -91,11 +92,32 @@ double end_of_forward(const AttentionProblem& problem, const Flash3ForwardWay& w
   return kBase + end + kCombine + kCombineMB * 1e-6 * way.splits * rows * row_bytes;
 }
 
+/// When CTAs end that multiprocessors take in the order in which they are issued.
+/// @param costs  of a block
+double end_as_issued(const Grid& grid, const std::vector<double>& costs) {
+  MultiprocessorQueue queue;
+  for (int i = 0; i < static_cast<int>(grid.size()); ++i) {
+    queue.take(costs[static_cast<std::size_t>(grid.item(i).block)]);
+  }
+  return queue.end();
+}
+/// The same of persistent CTAs, each of which has one of every so-many-th, there and back: see Flash3KvItem.
+double end_of_persistent(const Grid& grid, const std::vector<double>& costs) {
+  std::array<double, kHopperMultiprocessors> ends{};
+  for (int i = 0; i < static_cast<int>(grid.size()); ++i) {
+    const int round = i / kHopperMultiprocessors, place = i % kHopperMultiprocessors;
+    ends[static_cast<std::size_t>(round % 2 == 0 ? place : kHopperMultiprocessors - 1 - place)] +=
+        costs[static_cast<std::size_t>(grid.item(i).block)];
+  }
+  return *std::max_element(ends.begin(), ends.end());
+}
+
 /// When the fused backward pass ends, its CTAs in the order in which they are issued. [rows x columns]
 double end_of_backward(const AttentionProblem& problem, TileShape tile, const Flash3BackwardWay& way) {
   // Adds to the same sums queue: one key/value head of 384 keys in 42 splits ends 5.7 us later than its
   // products.
-  constexpr int kEndsOfATile = 200, kSumsOfATile = 50, kSumsOfASplit = 2, kPassesOfSums = 300;
+  constexpr int kEndsOfATile = 200, kEndsPersistent = 100;
+  constexpr int kSumsOfATile = 50, kSumsOfASplit = 2, kPassesOfSums = 300;
   // Under a mask, kv tiles of a swizzle go through its Q, dO and dQ in fp32 at different places: beyond what
   // L2 keeps of these, each doubling costs more than the one before.
   constexpr double kKeptBytes = 48 << 20, kShareOfDoublings = 0.05;
@@ -103,7 +125,10 @@ double end_of_backward(const AttentionProblem& problem, TileShape tile, const Fl
   const int head_splits = head_splits_of(way.splits, group), parts = way.splits / head_splits;
   const VisibleBand band = problem.band();
   const bool shared = way.splits > 1;
-  const int sums = shared ? kSumsOfATile + kSumsOfASplit * way.splits : 0;
+  const bool persistent = !shared && way.swizzled_heads == 1 && flash3_can_persist(problem);
+  const int ends = shared       ? kEndsOfATile + kSumsOfATile + kSumsOfASplit * way.splits
+                   : persistent ? kEndsPersistent
+                                : kEndsOfATile;
   const Grid grid{.num_blocks = num_n_blocks(band, tile),
                   .num_heads = static_cast<int>(problem.batch * problem.heads_kv) * way.splits,
                   .swizzled_heads = way.swizzled_heads * way.splits,
@@ -111,13 +136,10 @@ double end_of_backward(const AttentionProblem& problem, TileShape tile, const Fl
   std::vector<double> costs;
   for (int block = 0; block < grid.num_blocks; ++block) {
     const int steps = group / head_splits * ceil_div(q_tiles(band, tile, block).count(), parts);
-    costs.push_back(1.0 * tile.block_n * (steps * tile.block_m + kEndsOfATile + sums));
+    costs.push_back(1.0 * tile.block_n * (steps * tile.block_m + ends));
   }
-  MultiprocessorQueue queue;
-  for (int i = 0; i < static_cast<int>(grid.size()); ++i) {
-    queue.take(costs[static_cast<std::size_t>(grid.item(i).block)]);
-  }
-  const double end = queue.end() + (shared ? kPassesOfSums * tile.block_n : 0);
+  const double end = (persistent ? end_of_persistent(grid, costs) : end_as_issued(grid, costs)) +
+                     (shared ? kPassesOfSums * tile.block_n : 0);
   if (!problem.masked()) return end;
   const double bytes =
       8.0 / parts * static_cast<double>(problem.seqlen_q * problem.head_dim * group * way.swizzled_heads);
@@ -200,7 +222,7 @@ Flash3BackwardWay flash3_backward_way(const AttentionProblem& problem) {
   };
   const int usual = best.swizzled_heads;
   for (int splits = 2; splits <= most; ++splits) look_at({splits, usual});
-  if (!problem.masked() || flash3_can_persist(problem) || most < kMostTiles / kMostReordered) return best;
+  if (!problem.masked() || most < kMostTiles / kMostReordered) return best;
   for (int parts = 1; parts <= heads; parts *= 2) {
     const int swizzled = static_cast<int>((heads + parts - 1) / parts);
     for (int splits = 1; splits <= std::min(most, 4); ++splits) look_at({splits, swizzled});
