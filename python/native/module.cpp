@@ -20,7 +20,6 @@
 #include "gpu/launch/row_stride.hpp"
 #include "profiler/counters/cupti_error.hpp"
 #include "python/native/arrays.hpp"
-#include "python/native/bind_emulation.hpp"
 #include "python/native/counting.hpp"
 #include "python/native/device.hpp"
 #include "python/native/model.hpp"
@@ -30,6 +29,9 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace tilescope::python {
+
+void bind_emulation(nb::module_& module);  // what runs kernels on the emulated device: bind_emulation.cpp
+
 namespace {
 
 /// Why there are no counters, in a word.

@@ -9,7 +9,6 @@
 
 #include "analysis/cli/profile/profile.hpp"
 #include "analysis/cli/profile/profile_records.hpp"
-#include "analysis/cli/text_table.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/records/record_kinds.hpp"
 #include "analysis/records/run_record.hpp"
