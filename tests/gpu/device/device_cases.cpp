@@ -8,6 +8,7 @@
 
 #include "cpu_ref/judge/locate.hpp"
 #include "cpu_ref/numeric/random_inputs.hpp"
+#include "gpu/launch/device_session.hpp"
 
 namespace tilescope::testing {
 namespace {
