@@ -32,7 +32,7 @@ foreach(file ${sources})
 endforeach()
 string(SHA256 model "${model}")
 set(content "// Generated at build time.
-#include \"analysis/records/run_record.hpp\"
+#include \"analysis/records/git_state.hpp\"
 namespace tilescope {
 GitState built_from() { return {\"${sha}\", ${dirty}}; }
 std::string model_sha256() { return \"${model}\"; }

@@ -33,12 +33,7 @@ Log& the_log() {
 std::span<const LogLevelName> log_levels() { return kLevels; }
 
 LogLevel parse_log_level(const std::string& field, std::string_view text) {
-  std::vector<std::string> names;
-  for (const LogLevelName& level : kLevels) {
-    if (level.name == text) return level.level;
-    names.emplace_back(level.name);
-  }
-  throw unknown_name(field, text, names);
+  return find_named(kLevels, field, text).level;
 }
 
 void set_log(LogLevel most, LogSink sink) {

@@ -23,4 +23,15 @@ std::vector<std::string> nearest_names(std::string_view text, const std::vector<
 UnknownName unknown_name(const std::string& field, std::string_view text,
                          const std::vector<std::string>& names);
 
+/// The row with that name; each has a member `name`. @throws UnknownName for the field
+template <typename Rows>
+const auto& find_named(const Rows& rows, const std::string& field, std::string_view name) {
+  std::vector<std::string> names;
+  for (const auto& row : rows) {
+    if (row.name == name) return row;
+    names.emplace_back(row.name);
+  }
+  throw unknown_name(field, name, names);
+}
+
 }  // namespace tilescope

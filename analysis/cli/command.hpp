@@ -2,7 +2,6 @@
 // What all subcommands share: their common options, their output, their exit codes.
 #pragma once
 
-#include <CLI/App.hpp>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -17,6 +16,9 @@
 #include "analysis/cli/output.hpp"
 #include "common/errors.hpp"
 
+namespace CLI {
+class App;
+}
 namespace tilescope {
 struct RunRecord;
 }

@@ -13,7 +13,6 @@
 #include <cstdio>
 #include <exception>
 #include <new>
-#include <regex>
 #include <sstream>
 #include <string_view>
 
@@ -22,6 +21,7 @@
 #include "analysis/records/files/text_file.hpp"
 #include "common/log.hpp"
 #include "common/nearest_names.hpp"
+#include "common/pattern.hpp"
 #include "distributed/execution/rank_failure.hpp"
 
 namespace tilescope::cli {
@@ -76,10 +76,10 @@ BadInput unexpected_argument(const CLI::App& app) {
 
 /// CLI11's "--seqlen: 1 required N missing" and "--seqlen: At Most 1 required but received 2" as sentences.
 std::string without_jargon(const std::string& reason) {
-  const std::string missing = std::regex_replace(
-      reason, std::regex("^(--[a-z0-9-]+): 1 required (.*) missing$"), "$1 = '': $2 is required after it");
-  return std::regex_replace(missing, std::regex("^(--[a-z0-9-]+): At Most 1 required but received ([0-9]+)$"),
-                            "$1 is given $2 times: it may be given once");
+  const std::string missing = Pattern("^(--[a-z0-9-]+): 1 required (.*) missing$")
+                                  .replace(reason, "$1 = '': $2 is required after it");
+  return Pattern("^(--[a-z0-9-]+): At Most 1 required but received ([0-9]+)$")
+      .replace(missing, "$1 is given $2 times: it may be given once");
 }
 
 int run(const std::vector<std::string>& argv);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/explain/launch_evidence.hpp"
 #include "analysis/explain/next_steps.hpp"
 #include "analysis/model/counts/roofline.hpp"
 #include "common/number_format.hpp"

@@ -3,8 +3,6 @@
 // memory-efficient attention and Triton's tutorial.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "analysis/explain/candidate_parts.hpp"
 
 namespace tilescope {

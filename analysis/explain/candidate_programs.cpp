@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/explain/candidate_programs.hpp"
 
-#include <algorithm>
 #include <iterator>
 
 #include "analysis/explain/candidate_parts.hpp"

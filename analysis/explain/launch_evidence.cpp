@@ -5,29 +5,32 @@
 
 #include <algorithm>
 #include <cmath>
-#include <regex>
 
 #include "common/nearest_names.hpp"
 #include "common/number_format.hpp"
+#include "common/pattern.hpp"
 
 namespace tilescope {
 namespace {
 
 /// What a pattern's groups are, in order: m and n of the tile, M and N of a part of it, d for head_dim.
 struct TilePattern {
-  const char* pattern;
+  Pattern pattern;
   const char* groups;
 };
-constexpr TilePattern kTilePatterns[] = {
-    {"Flash_(?:fwd|bwd)_kernel_traits<(\\d+), ?(\\d+), ?(\\d+),", "dmn"},
-    // FlashAttention-3 gives tile shapes as tuples, behind that of the cluster.
-    {"flash.*tuple<(?:cute::)?C<\\d+>, ?(?:cute::)?C<\\d+>, ?(?:cute::)?C<\\d+> ?>.*?"
-     "tuple<(?:cute::)?C<(\\d+)>, ?(?:cute::)?C<(\\d+)>, ?(?:cute::)?C<(\\d+)> ?>",
-     "mnd"},
-    {"fmha_cutlass[FB]_\\w*?aligned_(\\d+)x(\\d+)", "mn"},
-    {"cudnn_generated.*flash_fprop_\\w*?knob_\\d+_(\\d+)x(\\d+)x(\\d+)_", "Mnd"},
-    {"cudnn_generated.*flash_bprop_\\w*?knob_\\d+_(\\d+)x(\\d+)x(\\d+)_", "MNd"},
-};
+const std::vector<TilePattern>& tile_patterns() {
+  static const std::vector<TilePattern> all = {
+      {Pattern("Flash_(?:fwd|bwd)_kernel_traits<(\\d+), ?(\\d+), ?(\\d+),"), "dmn"},
+      // FlashAttention-3 gives tile shapes as tuples, behind that of the cluster.
+      {Pattern("flash.*tuple<(?:cute::)?C<\\d+>, ?(?:cute::)?C<\\d+>, ?(?:cute::)?C<\\d+> ?>.*?"
+               "tuple<(?:cute::)?C<(\\d+)>, ?(?:cute::)?C<(\\d+)>, ?(?:cute::)?C<(\\d+)> ?>"),
+       "mnd"},
+      {Pattern("fmha_cutlass[FB]_\\w*?aligned_(\\d+)x(\\d+)"), "mn"},
+      {Pattern("cudnn_generated.*flash_fprop_\\w*?knob_\\d+_(\\d+)x(\\d+)x(\\d+)_"), "Mnd"},
+      {Pattern("cudnn_generated.*flash_bprop_\\w*?knob_\\d+_(\\d+)x(\\d+)x(\\d+)_"), "MNd"},
+  };
+  return all;
+}
 
 bool holds_any(const std::string& text, std::initializer_list<const char*> words) {
   return std::any_of(words.begin(), words.end(),
@@ -75,12 +78,12 @@ bool NamedTile::allows(TileShape tile) const {
 
 NamedTile tile_in_name(const std::string& name) {
   NamedTile tile;
-  for (const TilePattern& known : kTilePatterns) {
-    std::smatch match;
-    if (!std::regex_search(name, match, std::regex(known.pattern))) continue;
+  for (const TilePattern& known : tile_patterns()) {
+    const std::vector<std::string> match = known.pattern.find(name);
+    if (match.empty()) continue;
     for (std::size_t i = 1; i < match.size(); ++i) {
       constexpr std::size_t kDigits = 6;
-      if (match[i].length() > static_cast<std::ptrdiff_t>(kDigits)) continue;
+      if (match[i].size() > kDigits) continue;
       const int value = std::stoi(match[i]);
       if (value == 0) continue;
       switch (known.groups[i - 1]) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "analysis/explain/launch_evidence.hpp"
 #include "analysis/model/replay/replay_cost.hpp"
 #include "analysis/model/replay/traffic_simulator.hpp"
 

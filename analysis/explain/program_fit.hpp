@@ -2,9 +2,7 @@
 // Which tile program explains the bytes that counters saw of an unknown kernel, and what is left over.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <optional>
 #include <sstream>
 
 #include "common/nearest_names.hpp"

@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "analysis/records/git_state.hpp"
 #include "analysis/records/progress_rates.hpp"
 #include "cpu_ref/kernels/math_unit.hpp"
 #include "cpu_ref/numeric/random_inputs.hpp"
@@ -23,13 +24,6 @@
 namespace tilescope {
 
 inline constexpr std::string_view kRunSchema = "tilescope.run/1";
-
-/// The commit that the program was built from; "unknown" without dirty flag outside a git checkout.
-struct GitState {
-  std::string sha;
-  std::optional<bool> dirty;
-  bool operator==(const GitState&) const = default;
-};
 
 /// Where the command ran. The GPU parts are absent on a machine without one.
 struct MachineInfo {
@@ -260,10 +254,6 @@ struct RunRecord {
   bool operator==(const RunRecord&) const = default;
 };
 
-/// The commit baked in by the build.
-GitState built_from();
-/// SHA-256 over names and hashes of the sources that decide what a simulation says.
-std::string model_sha256();
 /// CPU model and thread count of this machine.
 MachineInfo this_machine();
 /// Of this process, since `start`.

@@ -169,12 +169,7 @@ std::span<const BenchSweep> bench_sweeps() {
 }
 
 const BenchSweep& find_bench_sweep(std::string_view name) {
-  std::vector<std::string> names;
-  for (const BenchSweep& sweep : bench_sweeps()) {
-    if (sweep.name == name) return sweep;
-    names.emplace_back(sweep.name);
-  }
-  throw unknown_name("sweep", name, names);
+  return find_named(bench_sweeps(), "sweep", name);
 }
 
 }  // namespace tilescope

@@ -8,7 +8,6 @@
 #include <iterator>
 #include <map>
 
-#include "analysis/model/counts/closed_form.hpp"
 #include "analysis/studies/dice.hpp"
 #include "cpu_ref/schedule/tile_program.hpp"
 

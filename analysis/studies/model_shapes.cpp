@@ -29,14 +29,7 @@ constexpr ModelShape kModels[] = {
 
 std::span<const ModelShape> model_shapes() { return kModels; }
 
-const ModelShape& find_model(std::string_view name) {
-  std::vector<std::string> names;
-  for (const ModelShape& model : kModels) {
-    if (model.name == name) return model;
-    names.emplace_back(model.name);
-  }
-  throw unknown_name("model", name, names);
-}
+const ModelShape& find_model(std::string_view name) { return find_named(kModels, "model", name); }
 
 AttentionProblem layer_problem(const ModelShape& model, std::int64_t tensor_parallel, std::int64_t batch,
                                std::int64_t seqlen, bool decode) {

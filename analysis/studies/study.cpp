@@ -91,13 +91,6 @@ constexpr Study kStudies[] = {
 
 std::span<const Study> studies() { return kStudies; }
 
-const Study& find_study(std::string_view name) {
-  std::vector<std::string> names;
-  for (const Study& study : kStudies) {
-    if (study.name == name) return study;
-    names.emplace_back(study.name);
-  }
-  throw unknown_name("study", name, names);
-}
+const Study& find_study(std::string_view name) { return find_named(kStudies, "study", name); }
 
 }  // namespace tilescope

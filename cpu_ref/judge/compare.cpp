@@ -5,7 +5,6 @@
 #error "the comparison must see NaN: compile it without -ffast-math"
 #endif
 
-#include <bit>
 #include <cmath>
 #include <cstdlib>
 

@@ -7,7 +7,6 @@
 #include "cpu_ref/judge/compare.hpp"
 #include "cpu_ref/judge/exact_attention.hpp"
 #include "cpu_ref/judge/fp8_dot.hpp"
-#include "cpu_ref/numeric/numeric.hpp"
 #include "cpu_ref/primitives/kernel_scale.hpp"
 
 namespace tilescope {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backward passes: a CTA keeps tiles of one axis on chip and streams those of the other.
 #include <algorithm>
-#include <utility>
 
 #include "cpu_ref/kernels/backward_tiles.hpp"
 #include "cpu_ref/kernels/cpu_kernels.hpp"

@@ -2,7 +2,6 @@
 #include "cpu_ref/kernels/cpu_kernels.hpp"
 
 #include <cmath>
-#include <limits>
 
 #include "cpu_ref/launch/run_pass.hpp"
 #include "cpu_ref/numeric/numeric.hpp"

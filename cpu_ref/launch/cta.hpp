@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstddef>
-#include <vector>
 
 #include "cpu_ref/launch/ordered_turns.hpp"
 #include "cpu_ref/launch/tile_observer.hpp"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu_ref/launch/run_pass.hpp"
 
-#include <string>
-
 #include "common/log.hpp"
 #include "cpu_ref/launch/launch_text.hpp"
 

@@ -2,7 +2,6 @@
 // What a kernel tells a listener while it runs: the tiles it touches, and a few sums of each tile's state.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "cpu_ref/schedule/tile_program.hpp"

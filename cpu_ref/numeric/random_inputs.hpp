@@ -2,7 +2,6 @@
 // Inputs as functions of (seed, tensor, index).
 #pragma once
 
-#include <span>
 #include <string_view>
 
 #include "cpu_ref/numeric/tensor.hpp"

@@ -193,146 +193,87 @@ std::string describe(const AttentionProblem& p) {
   return text.str();
 }
 
+namespace {
+
+struct Heads {
+  std::int64_t q, kv;
+};
+
+/// A layer whose queries are as many as its keys, of one sequence.
+AttentionProblem layer(Heads heads, std::int64_t seqlen, std::int64_t head_dim, bool causal,
+                       ElementType dtype = ElementType::bf16) {
+  return {.heads = heads.q,
+          .heads_kv = heads.kv,
+          .seqlen_q = seqlen,
+          .seqlen_k = seqlen,
+          .head_dim = head_dim,
+          .dtype = dtype,
+          .causal = causal};
+}
+
+/// The problem with what `change` gives it.
+template <typename Change>
+AttentionProblem with(AttentionProblem problem, const Change& change) {
+  change(problem);
+  return problem;
+}
+
+}  // namespace
+
 std::span<const Preset> presets() {
+  using P = AttentionProblem;
+  constexpr ElementType fp16 = ElementType::fp16;
   static const Preset all[] = {
-      {"small",
-       "quick look: every feature that costs nothing",
-       {.batch = 1,
-        .heads = 4,
-        .heads_kv = 2,
-        .seqlen_q = 320,
-        .seqlen_k = 384,
-        .head_dim = 64,
-        .dtype = ElementType::fp16,
-        .causal = true}},
-      {"gpt2-medium",
-       "FlashAttention Figure 2: GPT-2 medium, batch 64",
-       {.batch = 64,
-        .heads = 16,
-        .heads_kv = 16,
-        .seqlen_q = 1024,
-        .seqlen_k = 1024,
-        .head_dim = 64,
-        .dtype = ElementType::fp16}},
-      {"fa2-16k",
-       "FlashAttention-2 benchmark: 16k tokens, hidden size 2048, N = 4096",
-       {.batch = 4,
-        .heads = 16,
-        .heads_kv = 16,
-        .seqlen_q = 4096,
-        .seqlen_k = 4096,
-        .head_dim = 128,
-        .dtype = ElementType::fp16}},
-      {"llama3-8b",
-       "grouped heads 32:8, causal, 8k context",
-       {.batch = 1,
-        .heads = 32,
-        .heads_kv = 8,
-        .seqlen_q = 8192,
-        .seqlen_k = 8192,
-        .head_dim = 128,
-        .dtype = ElementType::bf16,
-        .causal = true}},
-      {"streaming-llm",
-       "StreamingLLM on Llama-2 7B: 4 sink tokens and the last 2044",
-       {.batch = 1,
-        .heads = 32,
-        .heads_kv = 32,
-        .seqlen_q = 8192,
-        .seqlen_k = 8192,
-        .head_dim = 128,
-        .dtype = ElementType::bf16,
-        .causal = true,
-        .window_left = 2043,
-        .mask = {MaskKind::sink, {4}}}},
-      {"packed-sft",
-       "fine-tuning of Llama-3 8B: conversations packed into 8k tokens",
-       {.batch = 1,
-        .heads = 32,
-        .heads_kv = 8,
-        .seqlen_q = 8192,
-        .seqlen_k = 8192,
-        .head_dim = 128,
-        .dtype = ElementType::bf16,
-        .causal = true,
-        .mask = {MaskKind::documents, {1530, 412, 2688, 97, 845, 1210, 66, 1344}}}},
-      {"paligemma-896",
-       "PaliGemma at 896 pixels: 4096 image tokens that all see, text behind them",
-       {.batch = 1,
-        .heads = 8,
-        .heads_kv = 1,
-        .seqlen_q = 4608,
-        .seqlen_k = 4608,
-        .head_dim = 256,
-        .dtype = ElementType::bf16,
-        .causal = true,
-        .mask = {MaskKind::prefix, {4096}}}},
-      {"gemma2-9b",
-       "soft cap 50 on scores, window of 4096: a local layer of Gemma 2 9B at 8k",
-       {.batch = 1,
-        .heads = 16,
-        .heads_kv = 8,
-        .seqlen_q = 8192,
-        .seqlen_k = 8192,
-        .head_dim = 256,
-        .dtype = ElementType::bf16,
-        .causal = true,
-        .window_left = 4095,
-        .score_mods = {.softcap = 50}}},
-      {"gpt-oss-20b",
-       "learned sinks, window of 128: a local layer of gpt-oss 20B at 8k",
-       {.batch = 1,
-        .heads = 64,
-        .heads_kv = 8,
-        .seqlen_q = 8192,
-        .seqlen_k = 8192,
-        .head_dim = 64,
-        .dtype = ElementType::bf16,
-        .causal = true,
-        .window_left = 127,
-        .score_mods = {.learned_sink = true}}},
-      {"mpt-7b",
-       "ALiBi: a layer of MPT 7B at its 2k context",
-       {.batch = 1,
-        .heads = 32,
-        .heads_kv = 32,
-        .seqlen_q = 2048,
-        .seqlen_k = 2048,
-        .head_dim = 128,
-        .dtype = ElementType::bf16,
-        .causal = true,
-        .score_mods = {.alibi = true}}},
-      {"deepseek-v3",
-       "queries and keys of 192, values of 128: a layer of DeepSeek V3 over a prompt of 4k",
-       {.batch = 1,
-        .heads = 128,
-        .heads_kv = 128,
-        .seqlen_q = 4096,
-        .seqlen_k = 4096,
-        .head_dim = 192,
-        .dtype = ElementType::bf16,
-        .causal = true,
-        .head_dim_v = 128}},
+      {"small", "quick look: every feature that costs nothing",
+       with(layer({4, 2}, 384, 64, true, fp16), [](P& p) { p.seqlen_q = 320; })},
+      {"gpt2-medium", "FlashAttention Figure 2: GPT-2 medium, batch 64",
+       with(layer({16, 16}, 1024, 64, false, fp16), [](P& p) { p.batch = 64; })},
+      {"fa2-16k", "FlashAttention-2 benchmark: 16k tokens, hidden size 2048, N = 4096",
+       with(layer({16, 16}, 4096, 128, false, fp16), [](P& p) { p.batch = 4; })},
+      {"llama3-8b", "grouped heads 32:8, causal, 8k context", layer({32, 8}, 8192, 128, true)},
+      {"streaming-llm", "StreamingLLM on Llama-2 7B: 4 sink tokens and the last 2044",
+       with(layer({32, 32}, 8192, 128, true),
+            [](P& p) {
+              p.window_left = 2043;
+              p.mask = {MaskKind::sink, {4}};
+            })},
+      {"packed-sft", "fine-tuning of Llama-3 8B: conversations packed into 8k tokens",
+       with(layer({32, 8}, 8192, 128, true),
+            [](P& p) {
+              p.mask = {MaskKind::documents, {1530, 412, 2688, 97, 845, 1210, 66, 1344}};
+            })},
+      {"paligemma-896", "PaliGemma at 896 pixels: 4096 image tokens that all see, text behind them",
+       with(layer({8, 1}, 4608, 256, true),
+            [](P& p) {
+              p.mask = {MaskKind::prefix, {4096}};
+            })},
+      {"gemma2-9b", "soft cap 50 on scores, window of 4096: a local layer of Gemma 2 9B at 8k",
+       with(layer({16, 8}, 8192, 256, true),
+            [](P& p) {
+              p.window_left = 4095;
+              p.score_mods.softcap = 50;
+            })},
+      {"gpt-oss-20b", "learned sinks, window of 128: a local layer of gpt-oss 20B at 8k",
+       with(layer({64, 8}, 8192, 64, true),
+            [](P& p) {
+              p.window_left = 127;
+              p.score_mods.learned_sink = true;
+            })},
+      {"mpt-7b", "ALiBi: a layer of MPT 7B at its 2k context",
+       with(layer({32, 32}, 2048, 128, true), [](P& p) { p.score_mods.alibi = true; })},
+      {"deepseek-v3", "queries and keys of 192, values of 128: a layer of DeepSeek V3 over a prompt of 4k",
+       with(layer({128, 128}, 4096, 192, true), [](P& p) { p.head_dim_v = 128; })},
       {"serving-8",
        "eight sequences being decoded, in pages of 16 keys, as vLLM has them: a layer of Llama 3 8B",
-       {.batch = 8,
-        .heads = 32,
-        .heads_kv = 8,
-        .seqlen_q = 1,
-        .seqlen_k = 8192,
-        .head_dim = 128,
-        .dtype = ElementType::bf16,
-        .key_lengths = {8192, 6150, 4403, 2900, 1777, 1024, 300, 57},
-        .page_size = 16}},
-      {"long-128k",
-       "one long sequence: the K/V of a head exceed the L2",
-       {.batch = 1,
-        .heads = 16,
-        .heads_kv = 16,
-        .seqlen_q = 131072,
-        .seqlen_k = 131072,
-        .head_dim = 128,
-        .dtype = ElementType::fp16}},
+       with(layer({32, 8}, 8192, 128, false),
+            [](P& p) {
+              p.batch = 8;
+              p.seqlen_q = 1;
+              p.key_lengths = {8192, 6150, 4403, 2900, 1777, 1024, 300, 57};
+              p.page_size = 16;
+            })},
+      {"long-128k", "one long sequence: the K/V of a head exceed the L2",
+       layer({16, 16}, 131072, 128, false, fp16)},
   };
   return all;
 }

@@ -8,7 +8,6 @@
 #include <functional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "distributed/processes/launcher.hpp"
 

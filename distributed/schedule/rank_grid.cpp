@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each schedule can split, and the choice between the builders.
-#include <algorithm>
 #include <numeric>
 
 #include "distributed/schedule/program_builder.hpp"

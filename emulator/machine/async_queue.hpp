@@ -10,9 +10,24 @@
 #include <map>
 #include <utility>
 
-#include "emulator/machine/random.hpp"
-
 namespace tilescope::gpu::emulator {
+
+/// What is drawn during a run: splitmix64, so that a seed gives the same run with every library.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next() {
+    std::uint64_t z = state_ += 0x9e3779b97f4a7c15ull;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+  }
+  /// Below `bound`, which is not 0.
+  std::uint64_t below(std::uint64_t bound) { return next() % bound; }
+
+ private:
+  std::uint64_t state_;
+};
 
 enum class AsyncKind : std::uint8_t { cp_async, copy_arrival, wgmma, bulk_read, bulk, tensor_load };
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <map>
 #include <thread>
 
 #include "emulator/machine/cta.hpp"

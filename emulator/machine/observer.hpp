@@ -2,7 +2,6 @@
 // What is told of every access to global and shared memory while a launch runs, for whoever counts.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "emulator/machine/memory_access.hpp"

@@ -228,6 +228,14 @@ std::string at_instruction(const ptx::Instruction& instruction) {
 
 }  // namespace
 
+Program::Program(const ptx::Kernel& kernel, const HandlerTable& table)
+    : kernel(kernel), executed(kernel.instructions.size()) {
+  steps.reserve(kernel.instructions.size());
+  for (const ptx::Instruction& instruction : kernel.instructions)
+    steps.push_back(
+        {&instruction, table.find(instruction), instruction.guard.kind != ptx::Operand::Kind::none});
+}
+
 std::string place_of(const Warp& warp, const Program& program) {
   const Extent& cta = warp.cta.index;
   std::string words = fmt::format("CTA ({}, {}, {}), warp {}", cta.x, cta.y, cta.z, warp.index);

@@ -2,9 +2,26 @@
 // A turn of a warp: some instructions, one group of its lanes after the other.
 #pragma once
 
-#include "emulator/machine/program.hpp"
+#include <vector>
+
+#include "emulator/machine/handlers.hpp"
 
 namespace tilescope::gpu::emulator {
+
+struct Step {
+  const ptx::Instruction* instruction = nullptr;
+  Execution execution;
+  bool guarded = false;
+};
+
+/// A kernel with the functions that execute its instructions.
+struct Program {
+  Program(const ptx::Kernel& kernel, const HandlerTable& table);
+
+  const ptx::Kernel& kernel;
+  std::vector<Step> steps;
+  std::vector<std::uint64_t> executed;  // how often, by instruction
+};
 
 enum class TurnEnd {
   progressed,

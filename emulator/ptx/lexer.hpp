@@ -2,7 +2,6 @@
 // PTX text as words and signs. Comments are left out.
 #pragma once
 
-#include <stdexcept>
 #include <string>
 #include <string_view>
 

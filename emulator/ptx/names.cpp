@@ -2,7 +2,6 @@
 #include "emulator/ptx/names.hpp"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 
 namespace tilescope::gpu::emulator::ptx {

@@ -2,7 +2,6 @@
 #include "emulator/ptx/parser.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>

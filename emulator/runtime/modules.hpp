@@ -3,8 +3,6 @@
 // for which kernel or device variable.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>

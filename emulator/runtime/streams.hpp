@@ -6,7 +6,6 @@
 #include <cuda_runtime_api.h>
 
 #include <functional>
-#include <vector>
 
 namespace tilescope::gpu::emulator {
 

@@ -2,7 +2,6 @@
 // What a session sees of a pass beside its results: the tiles that it visits, the times of its steps, the
 // clocks of the SMs meanwhile.
 #include <algorithm>
-#include <chrono>
 #include <thread>
 
 #include "gpu/launch/device_session.hpp"

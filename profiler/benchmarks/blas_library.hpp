@@ -2,7 +2,6 @@
 // OpenBLAS, where this machine has it: the matrix product that kernels are compared with.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 

@@ -5,7 +5,6 @@
 
 #include <bit>
 #include <functional>
-#include <memory>
 
 #include "profiler/calibration/kernels.hpp"
 #include "profiler/calibration/l2/l2_probe.hpp"

@@ -2,11 +2,9 @@
 // The JSON schema of a record, from the list of fields that its writer and its reader have (field_list.hpp).
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <type_traits>
-#include <vector>
 
 #include "profiler/records/field_list.hpp"
 

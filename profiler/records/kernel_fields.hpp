@@ -2,7 +2,6 @@
 // The lists of fields (field_list.hpp) of what is measured of a kernel, and of what it was collected with.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>

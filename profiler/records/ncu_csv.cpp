@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <regex>
 #include <sstream>
 
 #include "common/errors.hpp"
+#include "common/pattern.hpp"
 
 namespace tilescope {
 namespace {
@@ -72,8 +72,8 @@ bool is_metric(const std::string& name) {
 
 /// What is not printed in base units is rounded.
 void require_base_unit(const std::string& source, const std::string& name, const std::string& unit) {
-  static const std::regex kScaled("[KMGT](byte|sector|inst|cycle|request).*");
-  if (!std::regex_match(unit, kScaled)) return;
+  static const Pattern kScaled("[KMGT](byte|sector|inst|cycle|request).*");
+  if (!kScaled.matches(unit)) return;
   throw BadInput(source + ": " + name, "in " + unit, "must be exact: ncu --print-units base");
 }
 
@@ -82,20 +82,20 @@ void require_base_unit(const std::string& source, const std::string& name, const
 bool is_ncu_text(std::string_view text) { return text.find("Metric Name") != std::string_view::npos; }
 
 std::vector<KernelMeasurement> parse_ncu_text(const std::string& source, std::string_view text) {
-  static const std::regex kKernel(R"(^ *(\S.*) (\(\d+, \d+, \d+\))x(\(\d+, \d+, \d+\)), Context.*)");
-  static const std::regex kMetric(R"(^ +(\w+__[\w.]+) +(?:([^\d ]\S*) +)?([\d.,]+) *$)");
+  static const Pattern kKernel(R"(^ *(\S.*) (\(\d+, \d+, \d+\))x(\(\d+, \d+, \d+\)), Context.*)");
+  static const Pattern kMetric(R"(^ +(\w+__[\w.]+) +(?:([^\d ]\S*) +)?([\d.,]+) *$)");
   std::vector<KernelMeasurement> kernels;
   std::istringstream lines{std::string(text)};
   for (std::string line; std::getline(lines, line);) {
-    std::smatch found;
-    if (std::regex_match(line, found, kKernel)) {
+    if (const auto found = kKernel.match(line); !found.empty()) {
       kernels.emplace_back();
       kernels.back().name = found[1];
       kernels.back().launch.grid = read_size(source, found[2]);
       kernels.back().launch.block = read_size(source, found[3]);
-    } else if (!kernels.empty() && std::regex_match(line, found, kMetric) && is_metric(found[1])) {
-      require_base_unit(source, found[1], found[2]);
-      kernels.back().counters[found[1]] = read_number(source, found[1], found[3]);
+    } else if (const auto metric = kMetric.match(line);
+               !kernels.empty() && !metric.empty() && is_metric(metric[1])) {
+      require_base_unit(source, metric[1], metric[2]);
+      kernels.back().counters[metric[1]] = read_number(source, metric[1], metric[3]);
     }
   }
   if (kernels.empty()) {

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstring>
 #include <initializer_list>
-#include <span>
 #include <utility>
 
 #include "analysis/model/counts/tensor_bytes.hpp"

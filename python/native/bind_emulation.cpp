@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "python/native/bind_emulation.hpp"
-
+#include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>

@@ -161,12 +161,7 @@ std::optional<std::string> injection() {
 }  // namespace
 
 std::string catalogue(const std::string& what) {
-  std::vector<std::string> names;
-  for (const Catalogue& catalogue : kCatalogues) {
-    if (catalogue.name == what) return catalogue.rows().dump();
-    names.emplace_back(catalogue.name);
-  }
-  throw unknown_name("catalogue", what, names);
+  return find_named(kCatalogues, "catalogue", what).rows().dump();
 }
 
 std::string counters_of(const std::string& chip) {

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <filesystem>
 
 #include "analysis/explain/explain_record.hpp"
 #include "analysis/model/advice/advice.hpp"
@@ -13,7 +12,6 @@
 #include "analysis/model/replay/simulate_record.hpp"
 #include "analysis/model/replay/simulate_run.hpp"
 #include "analysis/records/compare/record_diff.hpp"
-#include "analysis/records/record_kinds.hpp"
 #include "analysis/report/report.hpp"
 #include "analysis/studies/study.hpp"
 #include "gpu/registry/default_kernel.hpp"

@@ -11,8 +11,8 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cctype>
 #include <new>
-#include <regex>
 
 #include "analysis/records/record_parts.hpp"
 #include "analysis/studies/model_shapes.hpp"
@@ -20,7 +20,6 @@
 #include "gpu/launch/row_stride.hpp"
 #include "profiler/counters/cupti_error.hpp"
 #include "python/native/arrays.hpp"
-#include "python/native/bind_emulation.hpp"
 #include "python/native/counting.hpp"
 #include "python/native/device.hpp"
 #include "python/native/model.hpp"
@@ -30,6 +29,9 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace tilescope::python {
+
+void bind_emulation(nb::module_& module);  // what runs kernels on the emulated device: bind_emulation.cpp
+
 namespace {
 
 /// Why there are no counters, in a word.
@@ -56,17 +58,22 @@ void raise(const char* name, const Arguments&... arguments) {
 /// Told of Python's arguments and not of the command line's: kernel_filter for --kernel-filter, record for
 /// RECORD. A command in backquotes stays as it is typed.
 std::string in_pythons_words(const std::string& text) {
-  static const std::regex option("`[^-`][^`]*`|--[a-z][a-z-]*");
   std::string told;
-  auto last = text.begin();
-  for (std::sregex_iterator match(text.begin(), text.end(), option), none; match != none; ++match) {
-    if (match->str().front() == '`') continue;
-    std::string name = match->str().substr(2);
-    std::replace(name.begin(), name.end(), '-', '_');
-    told.append(last, text.begin() + match->position()).append(name);
-    last = text.begin() + match->position() + match->length();
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t end = at + 1;
+    if (text[at] == '`' && text.find('`', end) != std::string::npos && text[end] != '-') {
+      end = text.find('`', end) + 1;
+      told.append(text, at, end - at);
+    } else if (text.compare(at, 2, "--") == 0 && std::islower(text[at + 2])) {
+      end = std::min(text.find_first_not_of("abcdefghijklmnopqrstuvwxyz-", at), text.size());
+      std::string name = text.substr(at + 2, end - at - 2);
+      std::replace(name.begin(), name.end(), '-', '_');
+      told += name;
+    } else {
+      told += text[at];
+    }
+    at = end;
   }
-  told.append(last, text.end());
   return told.starts_with("RECORD") ? "record" + told.substr(6) : told;
 }
 

@@ -19,7 +19,7 @@ except ImportError as error:
         "tilescope needs GCC's OpenMP library, which is not here; install it: apt-get install libgomp1"
     ) from None
 from .arrays import attention, attention_backward, exact_attention
-from .counting import Count, count, counted, measure, timeline
+from .counting import Count, count, counted, counters, info, measure, timeline
 from .emulation import Emulation, Finding, emulate
 from .emulation_memory import tensor
 from .emulation_triton import emulate_triton
@@ -38,10 +38,8 @@ from .errors import (
 from .model import (
     advise,
     closed_form,
-    counters,
     diff,
     explain,
-    info,
     kernels,
     machines,
     metrics,

@@ -19,13 +19,17 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _native
 from .errors import CountersUnavailable, MachineLacks, bad_input
 from .problem import Problem
 from .records import Record
+from .tables import catalogue, frame_of
 from .traces import Timeline
+
+if TYPE_CHECKING:
+    import pandas
 
 Result = TypeVar("Result")
 
@@ -314,3 +318,36 @@ def counting_facts() -> dict[str, str | None]:
             return {"cupti": _native.BlockCount("traffic", 0, "warm", "block", "").library(), "counters_lack": None}
     except (MachineLacks, ValueError) as lack:
         return {"cupti": None, "counters_lack": str(lack)}
+
+
+def counters(chip: str | None = None) -> pandas.DataFrame:
+    """What can be counted: sets of metrics, metrics with their units, and the hardware counters that each is computed
+    from.
+
+    chip : CUPTI's name of one, as in "GH100": its own counters and ``passes``, the times that a kernel must run for them;
+        <NA> where the chip has none. It need not be here
+
+    Raises UnknownName for a chip that the libcupti of this machine does not know, MachineLacks without libcupti.
+    """
+    if chip is None:
+        return catalogue("counters")
+    _find_cupti()
+    table = frame_of(json.loads(_native.counters_of(chip)), "`tilescope.counters()`")
+    return table.astype({"passes": "Int64"})
+
+
+def info() -> dict[str, Any]:
+    """What a report of a defect should say: versions, commit, CUDA, device, and what is missing here.
+
+    device_lack : why the gpu: kernels do not run here; counters_lack : why nothing can be counted. None: they do, it can.
+    """
+    import importlib.metadata
+    import platform
+
+    facts: dict[str, Any] = json.loads(_native.info())
+    facts |= counting_facts()
+    facts["python"] = platform.python_version()
+    for package in ("numpy", "pandas", "torch", "nvidia-cuda-cupti"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            facts[package] = importlib.metadata.version(package)
+    return facts

@@ -15,7 +15,7 @@ from .errors import bad_input
 from .kernel_use import kernel_use
 from .problem import Problem, problems_of
 from .records import Diff, Record, Report, load
-from .tables import frame_of
+from .tables import catalogue
 
 if TYPE_CHECKING:
     import pandas
@@ -302,78 +302,36 @@ def report(*records: Record | str | os.PathLike[str]) -> Report:
     return Report(_native.report([(record._source, record.text) for record in loaded]))
 
 
-def _catalogue(what: str) -> pandas.DataFrame:
-    return frame_of(json.loads(_native.catalogue(what)), f"`python -m tilescope list {what}`")
-
-
 def kernels() -> pandas.DataFrame:
     """Every kernel: what it computes, and whether this machine can run it."""
-    return _catalogue("kernels")
+    return catalogue("kernels")
 
 
 def machines() -> pandas.DataFrame:
     """The machines that come with TileScope; bytes [B], bytes and FLOPs a second."""
-    return _catalogue("machines")
+    return catalogue("machines")
 
 
 def metrics() -> pandas.DataFrame:
     """What records hold and budgets are set on: name, unit, the increase that `diff` allows by itself."""
-    return _catalogue("metrics")
-
-
-def counters(chip: str | None = None) -> pandas.DataFrame:
-    """What can be counted: sets of metrics, metrics with their units, and the hardware counters that each is computed
-    from.
-
-    chip : CUPTI's name of one, as in "GH100": its own counters and ``passes``, the times that a kernel must run for them;
-        <NA> where the chip has none. It need not be here
-
-    Raises UnknownName for a chip that the libcupti of this machine does not know, MachineLacks without libcupti.
-    """
-    if chip is None:
-        return _catalogue("counters")
-    from .counting import _find_cupti
-
-    _find_cupti()
-    table = frame_of(json.loads(_native.counters_of(chip)), "`tilescope.counters()`")
-    return table.astype({"passes": "Int64"})
+    return catalogue("metrics")
 
 
 def presets() -> pandas.DataFrame:
     """Problems by name, for `Problem.preset`."""
-    return _catalogue("presets")
+    return catalogue("presets")
 
 
 def models() -> pandas.DataFrame:
     """Attention layers of published models, for `Problem.model`, with their sources."""
-    return _catalogue("models")
+    return catalogue("models")
 
 
 def schedules() -> pandas.DataFrame:
     """How several GPUs can share a problem, for `simulate_gpus`."""
-    return _catalogue("schedules")
+    return catalogue("schedules")
 
 
 def studies() -> pandas.DataFrame:
     """Sweeps by name, for `study`."""
-    return _catalogue("studies")
-
-
-def info() -> dict[str, Any]:
-    """What a report of a defect should say: versions, commit, CUDA, device, and what is missing here.
-
-    device_lack : why the gpu: kernels do not run here; counters_lack : why nothing can be counted. None: they do, it can.
-    """
-    import contextlib
-    import importlib.metadata
-    import platform
-
-    from .counting import counting_facts
-
-    facts: dict[str, Any] = json.loads(_native.info())
-    facts |= counting_facts()
-    facts["python"] = platform.python_version()
-    for package in ("numpy", "pandas", "torch", "nvidia-cuda-cupti"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            facts[package] = importlib.metadata.version(package)
-    return facts
+    return catalogue("studies")

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from . import _native
 from .errors import MissingPackage
 
 if TYPE_CHECKING:
@@ -33,6 +35,11 @@ def frame_of(rows: list[dict[str, Any]], without: str = ".rows()") -> pandas.Dat
         if present and all(isinstance(value, int) and not isinstance(value, bool) for value in present):
             frame[column] = pd.array(values, dtype="Int64")
     return frame
+
+
+def catalogue(what: str) -> pandas.DataFrame:
+    """What `python -m tilescope list` lists under this name."""
+    return frame_of(json.loads(_native.catalogue(what)), f"`python -m tilescope list {what}`")
 
 
 def readable(value: Any, unit: str) -> str:

@@ -3,10 +3,8 @@
 // some.
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "analysis/cli/output.hpp"

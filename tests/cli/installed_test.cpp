@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "tests/cli/any_driver.hpp"
 #include "tests/cli/run_program.hpp"

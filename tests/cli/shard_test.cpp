@@ -8,7 +8,6 @@
 
 #include "analysis/cli/options/sweep_axes.hpp"
 #include "analysis/records/run_record.hpp"
-#include "common/errors.hpp"
 #include "common/temporary_folder.hpp"
 #include "tests/cli/program.hpp"
 

@@ -2,7 +2,6 @@
 // `tilescope verify`, run as a user runs it.
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <set>
 
 #include "analysis/records/run_record.hpp"

@@ -6,7 +6,6 @@
 #include <hwy/targets.h>
 
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 
 namespace tilescope::testing {

@@ -4,7 +4,6 @@
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <stdexcept>

@@ -4,8 +4,6 @@
 
 #include <doctest/doctest.h>
 
-#include <atomic>
-#include <memory>
 #include <stdexcept>
 #include <thread>
 

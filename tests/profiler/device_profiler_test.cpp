@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
 
 #include "common/errors.hpp"
 #include "profiler/calibration/self_test.hpp"

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
 
 #include "analysis/cli/bench/bench.hpp"
 #include "analysis/model/counts/closed_form.hpp"

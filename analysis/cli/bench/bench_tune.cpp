@@ -6,13 +6,11 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "analysis/cli/text_table.hpp"
 #include "analysis/model/counts/run_summary.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/errors.hpp"
 #include "common/log.hpp"
-#include "common/number_format.hpp"
 #include "cpu_ref/launch/launch_text.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 

@@ -17,7 +17,6 @@
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/number_format.hpp"
-#include "profiler/records/json_fields.hpp"
 
 namespace tilescope::cli {
 namespace {

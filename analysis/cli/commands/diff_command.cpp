@@ -16,7 +16,6 @@
 #include "analysis/records/compare/kernel_group.hpp"
 #include "analysis/records/compare/record_diff.hpp"
 #include "analysis/records/files/text_file.hpp"
-#include "common/nearest_names.hpp"
 #include "common/number_format.hpp"
 #include "profiler/records/json_fields.hpp"
 

@@ -14,7 +14,6 @@
 #include "analysis/explain/explain_record.hpp"
 #include "analysis/explain/program_text.hpp"
 #include "analysis/records/files/text_file.hpp"
-#include "analysis/records/record_kinds.hpp"
 #include "profiler/records/json_fields.hpp"
 
 namespace tilescope::cli {

@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "analysis/cli/distributed/distributed.hpp"
-#include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "common/number_format.hpp"

@@ -114,12 +114,7 @@ void fill_each(const ElementFormat& format, std::span<std::byte> elements, F&& v
 
 const ElementFormat& format_named(const std::string& field, std::string_view name) {
   for (const Alias& alias : kAliases) name = alias.name == name ? alias.stands_for : name;
-  const auto* const found = std::find_if(std::begin(kFormats), std::end(kFormats),
-                                         [&](const ElementFormat& format) { return format.name == name; });
-  if (found != std::end(kFormats)) return *found;
-  std::vector<std::string> names;
-  for (const ElementFormat& format : kFormats) names.emplace_back(format.name);
-  throw unknown_name(field, name, names);
+  return find_named(kFormats, field, name);
 }
 
 const ElementFormat* format_of_descr(std::string_view descr) {

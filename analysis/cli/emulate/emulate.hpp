@@ -4,7 +4,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/emulate/emulate_arguments.hpp"

@@ -2,7 +2,6 @@
 // launch.json: what `tilescope emulate` launches, with which arguments, and what must come of it.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>

@@ -7,13 +7,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <regex>
 #include <system_error>
 #include <utility>
 
 #include "analysis/cli/emulate/emulate.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "common/child_process.hpp"
+#include "common/pattern.hpp"
 #include "common/temporary_folder.hpp"
 
 namespace tilescope::cli {
@@ -113,11 +113,10 @@ std::optional<Assembled> assemble(const std::string& ptx, const std::string& tar
     return std::nullopt;  // it refuses what devices refuse: no reason not to run it here
   const std::string said = read_text_file(file("said"));
   const std::size_t begin = said.find("'" + kernel + "' for");
-  std::smatch spills, registers;
   const std::string own = begin == std::string::npos ? "" : said.substr(begin);
-  if (!std::regex_search(own, spills, std::regex(R"((\d+) bytes spill stores, (\d+) bytes spill loads)")) ||
-      !std::regex_search(own, registers, std::regex(R"(Used (\d+) registers)")))
-    return std::nullopt;
+  const auto spills = Pattern(R"((\d+) bytes spill stores, (\d+) bytes spill loads)").find(own);
+  const auto registers = Pattern(R"(Used (\d+) registers)").find(own);
+  if (spills.empty() || registers.empty()) return std::nullopt;
   return Assembled{std::stoi(registers[1]), std::stoi(spills[1]), std::stoi(spills[2]),
                    disassemble(file("cubin"), file("sass"))};
 }

@@ -2,7 +2,6 @@
 // `emulate` in the program that holds no emulator.
 #include <unistd.h>
 
-#include <filesystem>
 #include <vector>
 
 #include "analysis/cli/emulate/emulate_arguments.hpp"

@@ -5,7 +5,6 @@
 #include <CLI/App.hpp>
 #include <initializer_list>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace tilescope::cli {

@@ -274,12 +274,7 @@ std::vector<Entry> list_schemas() {
 }  // namespace
 
 const RecordSchema& find_schema(const std::string& name) {
-  std::vector<std::string> names;
-  for (const RecordSchema& schema : record_schemas()) {
-    if (schema.name == name) return schema;
-    names.push_back(schema.name);
-  }
-  throw unknown_name("schema", name, names);
+  return find_named(record_schemas(), "schema", name);
 }
 
 std::vector<Entry> list_numbers(const std::string& machine) {
@@ -326,12 +321,7 @@ std::vector<Entry> list_lists() {
 const Catalogue& find_catalogue(const std::string& name) {
   static const Catalogue kLists = {"lists", list_lists, ""};
   if (name.empty()) return kLists;
-  std::vector<std::string> names;
-  for (const Catalogue& catalogue : catalogues()) {
-    if (catalogue.name == name) return catalogue;
-    names.push_back(catalogue.name);
-  }
-  throw unknown_name("list", name, names);
+  return find_named(catalogues(), "list", name);
 }
 
 }  // namespace tilescope::cli

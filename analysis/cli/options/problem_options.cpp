@@ -9,7 +9,6 @@
 #include <tuple>
 
 #include "analysis/cli/options/parse_text.hpp"
-#include "common/nearest_names.hpp"
 #include "cpu_ref/kernels/features.hpp"
 #include "cpu_ref/schedule/masks/mask_models.hpp"
 

@@ -84,14 +84,7 @@ const std::vector<Axis>& all_axes() {
   return axes;
 }
 
-const Axis& find_axis(const std::string& name) {
-  std::vector<std::string> names;
-  for (const Axis& axis : all_axes()) {
-    if (axis.name == name) return axis;
-    names.push_back(axis.name);
-  }
-  throw unknown_name("sweep", name, names);
-}
+const Axis& find_axis(const std::string& name) { return find_named(all_axes(), "sweep", name); }
 
 /// "64,128" -> 64, 128; "512..4096" -> 512, 1024, 2048, 4096.
 std::vector<std::string> values_of(const std::string& field, const std::string& text) {

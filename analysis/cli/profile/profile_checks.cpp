@@ -6,16 +6,15 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <regex>
 
 #include "analysis/cli/profile/profile.hpp"
 #include "analysis/cli/profile/profile_records.hpp"
-#include "analysis/cli/text_table.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/records/record_kinds.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/errors.hpp"
 #include "common/number_format.hpp"
+#include "common/pattern.hpp"
 #include "profiler/injection/name_pattern.hpp"
 #include "profiler/records/field_schema.hpp"
 #include "profiler/records/kernel_record.hpp"
@@ -70,7 +69,7 @@ void require_same_launches(const std::vector<LaunchRounds>& ours, const std::vec
 
 /// The function's own name, without its return type, namespaces and arguments.
 std::string short_name(const std::string& name) {
-  std::string text = std::regex_replace(name, std::regex("^void |\\(anonymous namespace\\)::"), "");
+  std::string text = Pattern("^void |\\(anonymous namespace\\)::").replace(name, "");
   text = text.substr(0, text.find_first_of("<("));
   const std::size_t space = text.rfind("::");
   return space == std::string::npos ? text : text.substr(space + 2);

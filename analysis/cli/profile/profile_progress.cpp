@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "analysis/cli/profile/profile.hpp"
-#include "analysis/cli/text_table.hpp"
 #include "analysis/model/counts/what_ran.hpp"
 #include "analysis/model/replay/ctas/cta_progress.hpp"
 #include "analysis/records/run_record.hpp"

@@ -16,7 +16,6 @@
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/simulate/simulate.hpp"
 #include "analysis/cli/text_table.hpp"
-#include "common/number_format.hpp"
 
 namespace tilescope::cli {
 namespace {

@@ -12,7 +12,6 @@
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/replay/replay_cost.hpp"
 #include "analysis/records/files/text_file.hpp"
-#include "common/number_format.hpp"
 #include "cpu_ref/launch/parallel_for_each.hpp"
 #include "gpu/registry/default_kernel.hpp"
 

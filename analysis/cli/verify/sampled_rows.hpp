@@ -6,7 +6,6 @@
 #include <CLI/App.hpp>
 #include <chrono>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "analysis/cli/command.hpp"

@@ -2,7 +2,6 @@
 #include "analysis/model/counts/lower_bounds.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "analysis/model/counts/closed_form.hpp"
 
@@ -49,12 +48,6 @@ ReadBound read_bound(const AttentionProblem& problem, Direction direction, Algor
   bound.compulsory_bytes = compulsory_bytes(problem, direction).read_bytes;
   bound.score_bytes = static_cast<std::int64_t>(std::max(0.0, elements) * width);
   return bound;
-}
-
-Growth growth(double seqlen, double head_dim, double fast_elements) {
-  const double n = seqlen, d = head_dim, m = fast_elements;
-  return {n * d + n * n, n * n * d * d / m, std::min(n * n * d * d / m, n * n * d / std::sqrt(m)),
-          std::min((n * n * d * d + n * d * d * d) / m, (n * n * d + n * d * d) / std::sqrt(m))};
 }
 
 }  // namespace tilescope

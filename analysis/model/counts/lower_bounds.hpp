@@ -60,14 +60,4 @@ struct ReadBound {
 ReadBound read_bound(const AttentionProblem& problem, Direction direction, Algorithm algorithm,
                      const FastMemory& memory);
 
-/// Growth of one head's slow-memory accesses by the papers' theorems, with every constant set to 1: for
-/// slopes, not for comparison with counts. N = seqlen, d = head_dim, M = fast memory [elements].
-struct Growth {
-  double standard = 0;          // Nd + N^2: Theorem 2 and, for the backward pass, Theorem 5 of FlashAttention
-  double flash = 0;             // N^2 d^2 / M: the same theorems, for d <= M <= Nd
-  double optimal_forward = 0;   // min(N^2 d^2 / M, N^2 d / sqrt(M)): Saha and Ye, Theorem 3.1
-  double optimal_backward = 0;  // min((N^2 d^2 + N d^3) / M, (N^2 d + N d^2) / sqrt(M)): arXiv:2410.09397
-};
-Growth growth(double seqlen, double head_dim, double fast_elements);
-
 }  // namespace tilescope

@@ -3,7 +3,6 @@
 // and the machine, without any number of a kernel.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 
 #include "analysis/model/machine/machine.hpp"

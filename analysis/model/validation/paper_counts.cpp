@@ -79,13 +79,6 @@ constexpr PaperCount kCounts[] = {
 
 std::span<const PaperCount> paper_counts() { return kCounts; }
 
-const PaperCount& find_paper_count(std::string_view name) {
-  std::vector<std::string> names;
-  for (const PaperCount& count : kCounts) {
-    if (count.name == name) return count;
-    names.emplace_back(count.name);
-  }
-  throw unknown_name("count", name, names);
-}
+const PaperCount& find_paper_count(std::string_view name) { return find_named(kCounts, "count", name); }
 
 }  // namespace tilescope

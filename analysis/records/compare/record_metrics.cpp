@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/records/compare/record_diff.hpp"
 
-#include <algorithm>
 #include <array>
 
 namespace tilescope {

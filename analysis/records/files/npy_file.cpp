@@ -16,7 +16,6 @@
 #include "analysis/records/files/pending_file.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "common/errors.hpp"
-#include "cpu_ref/numeric/numeric.hpp"
 
 namespace tilescope {
 namespace {

@@ -63,24 +63,17 @@ MaskRule parse_mask(const std::string& field, const std::string& text) {
     throw BadInput(field, "'" + text + "'", "must stand beside it, as --causal or --window 1023,0");
   }
   if (text == "none") return {};
-  const auto models = mask_models();
-  const auto model = std::find_if(models.begin(), models.end(),
-                                  [&name](const MaskModel& model) { return model.name == name; });
-  if (model == models.end()) {
-    std::vector<std::string> names;
-    for (const MaskModel& known : models) names.emplace_back(known.name);
-    throw unknown_name(field, name, names);
-  }
-  MaskRule rule{model->kind, {}};
+  const MaskModel& model = find_named(mask_models(), field, name);
+  MaskRule rule{model.kind, {}};
   for (std::size_t begin = colon; begin < text.size();) {
     const std::size_t end = std::min(text.find_first_of(",;", begin + 1), text.size());
     const std::string_view word = std::string_view(text).substr(begin + 1, end - begin - 1);
     const bool row = text[begin] == ';';
     const auto number = read_count(word);
     const bool empty_row = row && word.empty();
-    if ((row && !model->by_rows) || (!empty_row && (!number || *number < 0))) {
+    if ((row && !model.by_rows) || (!empty_row && (!number || *number < 0))) {
       throw BadInput(field, "'" + text + "'",
-                     "must be " + std::string(model->form) +
+                     "must be " + std::string(model.form) +
                          ", numbers of 0 and above, as in 512 or 4k; --causal and --window stand beside it");
     }
     if (row) rule.numbers.push_back(kNextRow);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Integer arithmetic: add, sub, mul, mad, div, rem, min, max, abs, neg.
-#include <algorithm>
-#include <limits>
 #include <type_traits>
 
 #include "emulator/machine/instructions/select.hpp"

@@ -2,7 +2,6 @@
 // Every way to launch a kernel through the driver, read to one form.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "profiler/counters/cupti_library.hpp"

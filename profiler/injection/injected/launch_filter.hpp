@@ -22,7 +22,7 @@ inline bool is_communication(std::string_view name) {
 
 class LaunchFilter {
  public:
-  /// @throws std::regex_error for a filter that is no regular expression
+  /// @throws std::runtime_error for a filter that is no regular expression
   explicit LaunchFilter(const ProfileRequest& request)
       : pattern_(request.kernel_filter),
         communication_(request.communication),

@@ -18,7 +18,7 @@ namespace tilescope {
 class NvtxRanges {
  public:
   /// @param expression ECMAScript regular expression, searched in the name; empty: every launch is inside
-  /// @throws std::regex_error
+  /// @throws std::runtime_error
   explicit NvtxRanges(const std::string& expression) : pattern_(expression) {}
 
   bool inside() const { return pattern_.in_all() || open_ > 0; }

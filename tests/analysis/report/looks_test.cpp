@@ -4,7 +4,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cmath>
 #include <regex>
 
 #include "analysis/report/figures/svg_frame.hpp"

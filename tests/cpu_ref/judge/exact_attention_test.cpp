@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "cpu_ref/numeric/philox.hpp"
 #include "cpu_ref/numeric/random_inputs.hpp"

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 #include <omp.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>

@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <initializer_list>
 
 #include "cpu_ref/numeric/dropout_factors.hpp"
 #include "cpu_ref/primitives/tile.hpp"

@@ -2,11 +2,9 @@
 // What single instructions give, by the PTX ISA.
 #include <doctest/doctest.h>
 
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <string>
-#include <vector>
 
 #include "tests/emulator/machine/check_values.hpp"
 

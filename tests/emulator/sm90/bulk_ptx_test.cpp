@@ -2,7 +2,6 @@
 // Bulk copies without a tensor map, and copies of threads that an mbarrier counts.
 #include <doctest/doctest.h>
 
-#include "emulator/observed_launch.hpp"
 #include "tests/emulator/sm90/run_ptx.hpp"
 
 namespace tilescope::gpu::emulator::bulk_ptx_test {

@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <regex>
 
 #include "common/errors.hpp"
 #include "profiler/injection/event_file.hpp"
@@ -166,7 +165,7 @@ TEST_CASE("the filter counts only what matches") {
   LaunchFilter everything{ProfileRequest{}};
   CHECK(everything.wants("anything"));
   CHECK(!everything.done());
-  CHECK_THROWS_AS(LaunchFilter(filtering("(", 0, 1)), std::regex_error);
+  CHECK_THROWS_AS(LaunchFilter(filtering("(", 0, 1)), std::runtime_error);
 }
 
 TEST_CASE("kernels of communication are wanted only when asked for") {
@@ -193,7 +192,7 @@ TEST_CASE("names of any length are searched on any stack") {
   run_on_small_stack(search);
   CHECK(found);
   CHECK(missed);
-  CHECK_THROWS_AS(NamePattern(")("), std::regex_error);
+  CHECK_THROWS_AS(NamePattern(")("), std::runtime_error);
   CHECK(NamePattern("^a$|b").in("xb"));
   CHECK(!NamePattern("^a$").in("xa"));
 }

@@ -7,8 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <sstream>
 
 #include "common/errors.hpp"
 #include "profiler/records/kernel_record.hpp"

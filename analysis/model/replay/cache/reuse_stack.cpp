@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/model/replay/cache/reuse_stack.hpp"
 
-#include <algorithm>
 #include <numeric>
 
 namespace tilescope {

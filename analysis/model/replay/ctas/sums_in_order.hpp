@@ -2,7 +2,6 @@
 // Who may add to a sum in memory, where kv tiles wait for others that add to the same q tile.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "cpu_ref/schedule/cta_walk.hpp"

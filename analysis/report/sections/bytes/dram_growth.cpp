@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "analysis/model/counts/lower_bounds.hpp"
 #include "analysis/report/sections/report_sections.hpp"

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "analysis/report/sections/report_sections.hpp"
 #include "analysis/report/sweep.hpp"

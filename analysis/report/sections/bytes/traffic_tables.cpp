@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "analysis/report/figures/charts.hpp"
 #include "analysis/report/sections/report_sections.hpp"

@@ -11,7 +11,6 @@
 #include "analysis/report/document/report_document.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 #include "analysis/report/sweep.hpp"
-#include "common/number_format.hpp"
 
 namespace tilescope {
 namespace {

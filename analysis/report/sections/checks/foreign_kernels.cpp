@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of other commands: what `profile -- COMMAND` measured of them, and which programs explain it.
-#include "analysis/report/sections/checks/foreign_kernels.hpp"
-
 #include <fmt/format.h>
 
 #include <array>
@@ -9,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/explain/explain_record.hpp"
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/counts/run_summary.hpp"
 #include "analysis/records/compare/kernel_group.hpp"
@@ -91,8 +90,7 @@ std::string programs_text(const KernelFit& fit) {
   return fit.other_heads ? text + "; " + other_heads_text(fit) : text;
 }
 
-}  // namespace
-
+/// A row a kernel: the program with its tile, the bytes of both sides with what is left over, the causes.
 Table explanation_table(const ExplainRecord& record) {
   Table table{"",
               {{"kernel"},
@@ -118,6 +116,8 @@ Table explanation_table(const ExplainRecord& record) {
   }
   return table;
 }
+
+}  // namespace
 
 std::optional<Section> explain_section(const std::vector<ExplainRecord>& records) {
   if (records.empty()) return std::nullopt;

@@ -10,7 +10,6 @@
 #include "analysis/model/counts/run_summary.hpp"
 #include "analysis/report/figures/charts.hpp"
 #include "analysis/report/sections/bytes/multiples.hpp"
-#include "analysis/report/sections/checks/foreign_kernels.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 
 namespace tilescope {

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <map>
 #include <optional>
-#include <set>
 #include <variant>
 
 #include "analysis/model/counts/counted_causes.hpp"

@@ -2,10 +2,8 @@
 // What each schedule costs at 2, 4, ... GPUs over links of several rates, simulated.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <set>
-#include <tuple>
 
 #include "analysis/report/figures/charts.hpp"
 #include "analysis/report/sections/ranks/rank_tables.hpp"

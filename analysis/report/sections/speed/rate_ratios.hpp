@@ -4,7 +4,6 @@
 
 #include <span>
 #include <string>
-#include <vector>
 
 #include "analysis/model/counts/run_summary.hpp"
 

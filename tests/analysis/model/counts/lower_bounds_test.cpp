@@ -7,10 +7,8 @@
 #include <vector>
 
 #include <algorithm>
-#include <cmath>
 
 #include "analysis/model/counts/closed_form.hpp"
-#include "analysis/model/replay/traffic_simulator.hpp"
 #include "tests/analysis/algorithm_choices.hpp"
 #include "tests/random_problems.hpp"
 
@@ -129,20 +127,6 @@ TEST_CASE("short problems make the score bound vacuous, long ones do not") {
   p.head_dim_v = 32;
   const std::int64_t of_all_sms = 132 * sm_memory(h200).bytes_per_processor;
   CHECK(8 * (score_bytes() + of_all_sms) == 5 * (whole + of_all_sms));
-}
-
-TEST_CASE("the theorems' growth: slopes in N, d and M, and the crossover at M = d^2") {
-  const Growth base = growth(4096, 64, 16384);
-  CHECK(growth(8192, 64, 16384).flash == doctest::Approx(4 * base.flash));
-  CHECK(growth(4096, 128, 16384).flash == doctest::Approx(4 * base.flash));
-  CHECK(growth(4096, 64, 32768).flash == doctest::Approx(base.flash / 2));
-  CHECK(base.optimal_forward == doctest::Approx(base.flash));  // M >= d^2
-  const Growth small = growth(4096, 64, 1024);                 // M < d^2
-  CHECK(small.optimal_forward == doctest::Approx(4096.0 * 4096 * 64 / 32));
-  CHECK(small.optimal_forward < small.flash);
-  const Growth crossover = growth(4096, 64, 4096);
-  CHECK(crossover.flash == doctest::Approx(4096.0 * 4096));
-  CHECK(crossover.optimal_backward == doctest::Approx((4096.0 * 4096 * 64 + 4096.0 * 64 * 64) / 64));
 }
 
 }  // namespace

@@ -3,14 +3,11 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <set>
-#include <span>
 #include <tuple>
 #include <vector>
 

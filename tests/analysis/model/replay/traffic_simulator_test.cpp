@@ -5,7 +5,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cmath>
 #include <list>
 #include <map>
 #include <set>
@@ -13,7 +12,6 @@
 
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/replay/cache/reuse_stack.hpp"
-#include "common/errors.hpp"
 #include "cpu_ref/schedule/cta_walk.hpp"
 #include "tests/analysis/algorithm_choices.hpp"
 #include "tests/analysis/model/replay/replayed_programs.hpp"

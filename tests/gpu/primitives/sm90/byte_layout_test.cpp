@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "gpu/kernels/flash3/fp8/shapes.hpp"
-#include "gpu/primitives/sm90/matrix_descriptor.hpp"
 
 using namespace tilescope;
 using namespace tilescope::gpu::sm90;

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <set>
-#include <vector>
 
 #include "gpu/primitives/sm90/fragments.hpp"
 #include "tests/gpu/primitives/sm90/shared_memory_model.hpp"

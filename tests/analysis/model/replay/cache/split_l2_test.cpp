@@ -5,14 +5,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <functional>
 #include <vector>
 
 #include "analysis/model/replay/ctas/cta_schedule.hpp"
 #include "analysis/model/replay/tiles/page_table.hpp"
 #include "common/errors.hpp"
 #include "common/statistics.hpp"
-#include "profiler/timing/timed_samples.hpp"
 #include "tests/random_problems.hpp"
 
 namespace tilescope {

@@ -3,7 +3,7 @@
 (its own merge in fp32, PyTorch's flash attention for the launches), beside the same kernel on one GPU with the whole
 problem; and tilescope.torch's ring, where the package is. One process a GPU:
 
-    torchrun --nproc-per-node 2 profiler/benchmarks/distributed_peers.py --heads 32/8 16/16 --tokens 2048 8192 --json gqa.json mha.json
+    torchrun --nproc-per-node 2 python/distributed_peers.py --heads 32/8 16/16 --tokens 2048 8192 --json gqa.json mha.json
 """
 
 import argparse
