@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+# Whether advice comes true. `advice.py draw SEED COUNT` draws so many of our kernels and so many Triton ones, asks for
+# advice on each without a GPU, and prints what it says that they move before and after it is followed:
+# of ours `simulate --tune-bytes`, of Triton's the next step of `explain`, on a record with the launch as compiled here and the bytes of
+# the closed form. `advice.py run DRAWN.json FOLDER` measures both on a GPU, `advice.py told DRAWN.json FOLDER` prints one record
+# of all. TILESCOPE names the program.
+import gzip
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+TILESCOPE = os.environ.get("TILESCOPE", "./tilescope")
+HERE = Path(__file__).parent
+LEAST_GAIN = 0.05  # of the bytes at the boundary that the advice is about
+OURS = (("gpu:flash2-mma", "fwd"), ("gpu:flash2-mma", "bwd"), ("gpu:flash1", "fwd"), ("gpu:flash1", "bwd"),
+        ("gpu:flash1-mma", "fwd"), ("gpu:flash3", "fwd"), ("gpu:flash3", "bwd"), ("gpu:standard", "bwd"))
+ON_CUDA_CORES = ("gpu:flash1", "gpu:standard")
+BOUNDARIES = {"sm_l2": "SM<->L2", "dram": "DRAM"}
+
+
+def tilescope(*words, timeout=120):
+    """The record that a command writes, or the reason why there is none."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        command = [TILESCOPE, *map(str, words), "--quiet", "--json", file.name]
+        try:
+            told = subprocess.run(command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
+        except subprocess.TimeoutExpired:
+            return None, f"took more than {timeout} s"
+        if told.returncode:
+            return None, told.stderr.strip().splitlines()[-1]
+        return json.loads(Path(file.name).read_text()), ""
+
+
+def bytes_of(passes, source):
+    """Of all passes, at both boundaries."""
+    return {name: sum(one[source].get(f"{name}_{way}_bytes", 0) for one in passes for way in ("read", "write"))
+            for name in BOUNDARIES}
+
+
+def boundary_of(before, after):
+    """Where the advice gains most, and the share that it gains."""
+    gains = {name: 1 - after[name] / before[name] for name in BOUNDARIES}
+    return max(gains.items(), key=lambda gain: gain[1])
+
+
+def draw_problem(draw, lengths, groups):
+    heads = draw.choice((4, 8, 16, 32))
+    group = draw.choice(groups)
+    return ["--batch", draw.choice((1, 2)), "--heads", heads, "--heads-kv", max(1, heads // group), "--seqlen",
+            draw.choice(lengths), "--head-dim", draw.choice((64, 128)), "--dtype", draw.choice(("fp16", "bf16")),
+            *(["--causal"] if draw.random() < 0.5 else [])]
+
+
+# --- ours -----------------------------------------------------------------------------------------------------
+
+
+def choice_of(run):
+    one = run["passes"][-1]
+    return {"tile": [one["tile"]["block_m"], one["tile"]["block_n"]], "order": one.get("order", "row-major"),
+            "scan": one.get("scan", "ascending"), "backward": one.get("backward")}
+
+
+def words_of(choice):
+    words = ["--tile", "{}x{}".format(*choice["tile"])] if choice.get("tile") else []
+    for name in ("order", "scan", "backward"):
+        words += ["--" + name, choice[name]] if choice.get(name) else []
+    return words
+
+
+def draw_ours(draw):
+    kernel, direction = draw.choice(OURS)
+    slow = kernel in ON_CUDA_CORES
+    problem = draw_problem(draw, (1024, 2048) if slow else (4096, 8192, 16384), (1, 1, 4))
+    first = {"order": draw.choice(("row-major", "longest-first", "head-swizzled")),
+             "scan": draw.choice(("ascending", "descending", "sawtooth"))}
+    given = [*problem, "--kernel", kernel, "--pass", direction, "--machine", "h200"]
+    entry = {"kernel": kernel, "problem": problem, "direction": direction, "before": {"choice": first}}
+    own, reason = tilescope("simulate", *given, *words_of(first))
+    if not own:
+        return entry, reason
+    entry["before"]["bytes"] = bytes_of(own["runs"][0]["passes"], "simulated")
+    front, reason = tilescope("simulate", *given, "--tune-bytes", *words_of(first))
+    if not front:
+        return entry, reason
+    best = None
+    for run in front["runs"]:
+        after = bytes_of(run["passes"], "simulated")
+        boundary, gain = boundary_of(entry["before"]["bytes"], after)
+        if not best or gain > best[0]:
+            best = gain, boundary, choice_of(run), after
+    gain, boundary, choice, after = best
+    if gain < LEAST_GAIN:
+        return entry, "is told nothing better"
+    entry |= {"advice": " ".join(words_of(choice)), "by": "simulate --tune-bytes", "boundary": BOUNDARIES[boundary],
+              "after": {"choice": choice, "bytes": after}}
+    return entry, ""
+
+
+# --- Triton's -------------------------------------------------------------------------------------------------
+
+
+def compiled_launch(name, problem, rows, inner, warps):
+    """Registers, spilled bytes and shared memory of a kernel as Triton compiles it for an H200."""
+    import triton
+    import triton_attention
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource, make_backend
+    from triton.runtime.jit import MockTensor, create_function_from_signature
+
+    kernel = getattr(triton_attention, name)
+    half = MockTensor(problem["--dtype"])
+    single = MockTensor("fp32")
+    numbers = (problem["--seqlen"], 0.1, 0.1, problem["--heads"] // problem["--heads-kv"])
+    tensors = {"triton_attn_forward": (half, half, half, half, single), "triton_attn_dq": (*[half] * 4, single, single, half),
+               "triton_attn_dkdv": (*[half] * 4, single, single, half, half)}[name]
+    forward = name == "triton_attn_forward"
+    named = dict(D=problem["--head-dim"], **triton_attention.tiles_of(name, rows, inner), CAUSAL=problem["--causal"],
+                 num_warps=warps, num_stages=2 if forward else 1,
+                 **(dict(SAWTOOTH=False, SIDE_BY_SIDE=False) if forward else {}))
+    backend = make_backend(GPUTarget("cuda", 90, 32))
+    bind = create_function_from_signature(kernel.signature, kernel.params, backend)
+    numbers = (numbers[0], *numbers[2:]) if forward else numbers
+    bound, specialization, options = bind(*tensors, *numbers, **named)
+    known, signature, constants, attributes = kernel._pack_args(backend, options, bound, specialization, None)
+    built = triton.compile(ASTSource(kernel, signature, constants, attributes), target=backend.target, options=known.__dict__)
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        Path(file.name).write_bytes(built.asm["cubin"])
+        cuobjdump = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+        usage = subprocess.run([cuobjdump, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+    numbers = dict(part.split(":") for part in usage.split() if part.count(":") == 1 and part.split(":")[1].isdigit())
+    blocks = problem["--seqlen"] // rows
+    heads = problem["--heads-kv" if name == "triton_attn_dkdv" else "--heads"]
+    return {"grid": [blocks, problem["--batch"] * heads, 1], "block": [32 * warps, 1, 1], "registers": int(numbers["REG"]),
+            "shared_bytes": built.metadata.shared, "local_bytes": int(numbers["STACK"]) + int(numbers["LOCAL"])}
+
+
+def launch_without_spills(name, problem, rows, inner):
+    """With the fewest warps that hold its tiles."""
+    for warps in (4, 8, 16):
+        try:
+            launch = compiled_launch(name, problem, rows, inner, warps)
+        except (OSError, ImportError):
+            raise
+        except Exception as error:  # tiles that Triton does not take
+            return None, str(error).splitlines()[0][:80]
+        if launch["shared_bytes"] > 227 << 10:
+            return None, "takes more shared memory than an SM has"
+        if launch["local_bytes"] == 0:
+            return launch, ""
+    return None, "spills in 16 warps"
+
+
+def predicted_bytes(name, words, tile, scan="ascending"):
+    """Of the schedule behind the kernel, by closed form and by replay."""
+    pass_name = name.removeprefix("triton_attn_")
+    block_m, block_n = reversed(tile) if pass_name == "dkdv" else tile
+    record, reason = tilescope("simulate", *words, "--kernel", "cpu:flash2", "--tile", f"{block_m}x{block_n}", "--pass",
+                               "fwd" if pass_name == "forward" else "bwd", "--machine", "h200", "--scan", scan,
+                               *([] if pass_name == "forward" else ["--backward", "split"]))
+    if not record:
+        return None, reason
+    return next(one["simulated"] for one in record["runs"][0]["passes"] if one["name"] == pass_name), ""
+
+
+def explained(record, words, name):
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(record, file)
+        file.flush()
+        return tilescope("explain", file.name, *words, "--kernel-filter", name + "$")
+
+
+def record_of(name, launch, simulated):
+    measured = {key: simulated[key] for key in ("sm_l2_read_bytes", "sm_l2_write_bytes", "dram_read_bytes")}
+    return {"schema": "tilescope.kernels/1", "argv": ["advice.py", "draw"], "when": "2000-01-01T00:00:00Z", "exit_code": 0, "metrics": "traffic,causes", "complete": True,
+            "machine": [{"name": "NVIDIA H200", "chip": "GH100", "driver": "13.0", "replay": "kernel", "passes": 1}],
+            "kernels": [{"name": name, "launch": launch, "measured": measured}]}
+
+
+def follow(step, tile):
+    """The tile, order of steps and of CTAs that an action asks for."""
+    action = step["action"]
+    if action.startswith("tiles of "):
+        rows, inner = action.removeprefix("tiles of ").split(" x ")
+        return {"tile": [int(rows), int(inner)]}
+    if action == "CTAs head after head, inner tiles forth and back":
+        return {"tile": tile, "sawtooth": True}
+    if action == "CTAs of the heads that share K and V side by side":
+        return {"tile": tile, "side_by_side": True}
+    return None
+
+
+def draw_triton(draw):
+    name = draw.choice(("triton_attn_forward", "triton_attn_forward", "triton_attn_dkdv", "triton_attn_dq"))
+    tile = [draw.choice((64, 128)), draw.choice((32, 64, 128))]
+    problem = draw_problem(draw, (2048, 4096, 8192), (1, 1, 4))
+    entry = {"kernel": name, "problem": problem, "before": {"tile": tile}}
+    named = dict(zip(problem[:12:2], problem[1:12:2])) | {"--causal": "--causal" in problem}
+    launch, reason = launch_without_spills(name, named, *tile)
+    if not launch:
+        return entry, reason
+    simulated, reason = predicted_bytes(name, problem, tile)
+    if not simulated:
+        return entry, reason
+    told, reason = explained(record_of(name, launch, simulated), problem, name)
+    if not told:
+        return entry, reason
+    kernel = told["kernels"][0]["explanation"]
+    steps = kernel["answer"].get("next_steps", [])
+    if kernel["agreement"] != "explained" or not steps:
+        return entry, f"is told no next step: {kernel['answer']['verdict']}"
+    step = steps[0]
+    way = follow(step, tile)
+    if way is None or 1 - step["bytes_then"] / step["bytes_now"] < LEAST_GAIN:
+        return entry, f"is told what it cannot follow, or little: {step['action']}"
+    rows, inner = way["tile"] if name != "triton_attn_dkdv" else reversed(way["tile"])
+    after, reason = launch_without_spills(name, named, rows, inner)
+    if not after:
+        return entry, f"cannot be built in {step['action']}: {reason}"
+    entry["before"] |= {"warps": launch["block"][0] // 32, "bytes": step["bytes_now"]}
+    entry |= {"advice": step["action"], "by": "explain", "boundary": step["boundary"],
+              "after": way | {"tile": [rows, inner], "warps": after["block"][0] // 32, "bytes": step["bytes_then"]}}
+    return entry, ""
+
+
+def draw_all(seed, count):
+    draw = random.Random(seed)
+    drawn, passed_over = [], []
+    for family in (draw_ours, draw_triton):
+        found = 0
+        while found < count and len(passed_over) < 10 * count:
+            entry, reason = family(random.Random(draw.getrandbits(32)))
+            if reason:
+                passed_over.append({key: entry[key] for key in ("kernel", "problem", "before")} | {"reason": reason})
+            else:
+                drawn.append(entry)
+                found += 1
+            print(entry["kernel"], entry.get("advice", reason), file=sys.stderr)
+    return {"seed": seed, "count": count, "drawn": drawn, "passed_over": passed_over}
+
+
+# --- on a GPU -------------------------------------------------------------------------------------------------
+
+
+def launch_all(drawn, when):
+    """Launches each Triton kernel once, in an NVTX range with its number; attention's other kernels stay outside."""
+    import torch
+    from triton_attention import triton_attention
+
+    for number, entry in enumerate(drawn):
+        if not entry["kernel"].startswith("triton"):
+            continue
+        named = dict(zip(entry["problem"][:12:2], entry["problem"][1:12:2]))
+        dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}[named["--dtype"]]
+        shape = (named["--seqlen"], named["--head-dim"])
+        q, k, v, dout = (torch.randn(named["--batch"], named[heads], *shape, device="cuda", dtype=dtype)
+                         for heads in ("--heads", "--heads-kv", "--heads-kv", "--heads"))
+        way = entry[when]
+        triton_attention(*way["tile"], q, k, v, dout, "--causal" in entry["problem"], only=entry["kernel"], warps=way["warps"],
+                         sawtooth=way.get("sawtooth", False), side_by_side=way.get("side_by_side", False))
+        torch.cuda.synchronize()
+        print(f"{when} {number}: {entry['kernel']} in tiles of {way['tile']}, {way['warps']} warps", flush=True)
+
+
+def run(drawn, folder):
+    folder.mkdir(exist_ok=True)
+    script = [sys.executable, HERE / "advice.py", "launch", sys.argv[2]]
+    subprocess.run([*script, "warm"], check=False)
+    for when in ("before", "after"):
+        command = [TILESCOPE, "profile", "--metrics", "traffic,causes", "--kernel-filter", "triton_attn", "--json",
+                   folder / f"triton-{when}.json", "--quiet", "--", *script, when]
+        subprocess.run(command, check=False)
+    for number, entry in enumerate(drawn):
+        if entry["kernel"].startswith("triton"):
+            continue
+        for when in ("before", "after"):
+            command = [TILESCOPE, "profile", "--kernel", entry["kernel"], *map(str, entry["problem"]), "--pass", entry["direction"],
+                       *words_of(entry[when]["choice"]), "--metrics", "traffic", "--no-verify", "--closed-form", "--quiet",
+                       "--json", folder / f"{number:02}-{when}.json"]
+            subprocess.run(command, check=False)
+
+
+def record_in(path):
+    return json.loads(gzip.decompress(path.read_bytes()))
+
+
+def main():
+    command, drawn = sys.argv[1], None
+    if command == "draw":
+        print(json.dumps(draw_all(int(sys.argv[2]), int(sys.argv[3])), indent=1))
+        return
+    drawn = record_in(Path(sys.argv[2]))["drawn"]
+    if command == "run":
+        run(drawn, Path(sys.argv[3]))
+    elif command == "launch":
+        for when in ("before", "after") if sys.argv[3] == "warm" else (sys.argv[3],):
+            launch_all(drawn, when)
+
+
+if __name__ == "__main__":
+    main()
