@@ -35,15 +35,21 @@ def tilescope(*words, timeout=120):
         return json.loads(Path(file.name).read_text()), ""
 
 
+SIDES = [f"{boundary}_{way}_bytes" for boundary in BOUNDARIES for way in ("read", "write")]
+
+
 def bytes_of(passes, source):
-    """Of all passes, at both boundaries."""
-    return {name: sum(one[source].get(f"{name}_{way}_bytes", 0) for one in passes for way in ("read", "write"))
-            for name in BOUNDARIES}
+    """Of all passes, by side of each boundary; a side that was not counted is left out."""
+    return {side: sum(one[source][side] for one in passes) for side in SIDES if all(side in one[source] for one in passes)}
+
+
+def at(boundary, sides, counted=SIDES):
+    return sum(value for side, value in sides.items() if side.startswith(boundary) and side in counted)
 
 
 def boundary_of(before, after):
     """Where the advice gains most, and the share that it gains."""
-    gains = {name: 1 - after[name] / before[name] for name in BOUNDARIES}
+    gains = {name: 1 - at(name, after) / at(name, before) for name in BOUNDARIES}
     return max(gains.items(), key=lambda gain: gain[1])
 
 
@@ -58,17 +64,20 @@ def draw_problem(draw, lengths, groups):
 # --- ours -----------------------------------------------------------------------------------------------------
 
 
-def choice_of(run):
-    one = run["passes"][-1]
-    return {"tile": [one["tile"]["block_m"], one["tile"]["block_n"]], "order": one.get("order", "row-major"),
-            "scan": one.get("scan", "ascending"), "backward": one.get("backward")}
-
-
 def words_of(choice):
-    words = ["--tile", "{}x{}".format(*choice["tile"])] if choice.get("tile") else []
-    for name in ("order", "scan", "backward"):
-        words += ["--" + name, choice[name]] if choice.get(name) else []
-    return words
+    return [word for name, value in choice.items() for word in ("--" + name, value)]
+
+
+def told_choices(given, first):
+    """What `simulate --tune-bytes` names as least, by boundary, as options."""
+    command = [TILESCOPE, "simulate", *map(str, given), "--tune-bytes", *words_of(first)]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        return [], "took more than 120 s"
+    lines = [line.split(":", 1)[1].split() for line in told.stdout.splitlines() if line.strip().startswith("least ")]
+    choices = [{name.removeprefix("--"): value for name, value in zip(words[::2], words[1::2])} for words in lines]
+    return choices, told.stderr.strip()
 
 
 def draw_ours(draw):
@@ -83,15 +92,18 @@ def draw_ours(draw):
     if not own:
         return entry, reason
     entry["before"]["bytes"] = bytes_of(own["runs"][0]["passes"], "simulated")
-    front, reason = tilescope("simulate", *given, "--tune-bytes", *words_of(first))
-    if not front:
-        return entry, reason
+    choices, reason = told_choices(given, first)
     best = None
-    for run in front["runs"]:
-        after = bytes_of(run["passes"], "simulated")
+    for choice in choices:
+        record, reason = tilescope("simulate", *given, *words_of(choice))
+        if not record:
+            return entry, reason
+        after = bytes_of(record["runs"][0]["passes"], "simulated")
         boundary, gain = boundary_of(entry["before"]["bytes"], after)
         if not best or gain > best[0]:
-            best = gain, boundary, choice_of(run), after
+            best = gain, boundary, choice, after
+    if not best:
+        return entry, reason
     gain, boundary, choice, after = best
     if gain < LEAST_GAIN:
         return entry, "is told nothing better"
@@ -166,6 +178,10 @@ def predicted_bytes(name, words, tile, scan="ascending"):
     return next(one["simulated"] for one in record["runs"][0]["passes"] if one["name"] == pass_name), ""
 
 
+def sides_of(simulated):
+    return {side: simulated[side] for side in SIDES}
+
+
 def explained(record, words, name):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(record, file)
@@ -218,12 +234,14 @@ def draw_triton(draw):
         return entry, f"is told what it cannot follow, or little: {step['action']}"
     rows, inner = way["tile"] if name != "triton_attn_dkdv" else reversed(way["tile"])
     after, reason = launch_without_spills(name, named, rows, inner)
+    then, _ = predicted_bytes(name, problem, (rows, inner), "sawtooth" if way.get("sawtooth") else "ascending")
     if not after:
         return entry, f"cannot be built in {step['action']}: {reason}"
-    entry["before"] |= {"warps": launch["block"][0] // 32, "bytes": step["bytes_now"]}
+    entry["before"] |= {"warps": launch["block"][0] // 32, "bytes": sides_of(simulated)}
     entry |= {"advice": step["action"], "by": "explain", "boundary": step["boundary"],
-              "after": way | {"tile": [rows, inner], "warps": after["block"][0] // 32, "bytes": step["bytes_then"]}}
-    return entry, ""
+              "after": way | {"tile": [rows, inner], "warps": after["block"][0] // 32, "bytes": sides_of(then)}}
+    return entry, "" if at("sm_l2", entry["after"]["bytes"]) == step["bytes_then"] or step["boundary"] != "SM<->L2" else (
+        "has another closed form than explain says")
 
 
 def draw_all(seed, count):
@@ -267,11 +285,9 @@ def launch_all(drawn, when):
 
 def run(drawn, folder):
     folder.mkdir(exist_ok=True)
-    script = [sys.executable, HERE / "advice.py", "launch", sys.argv[2]]
-    subprocess.run([*script, "warm"], check=False)
     for when in ("before", "after"):
-        command = [TILESCOPE, "profile", "--metrics", "traffic,causes", "--kernel-filter", "triton_attn", "--json",
-                   folder / f"triton-{when}.json", "--quiet", "--", *script, when]
+        command = [TILESCOPE, "profile", "--metrics", "traffic,causes", "--kernel-filter", "triton_attn", "--quiet", "--json",
+                   folder / f"triton-{when}.json", "--", sys.executable, HERE / "advice.py", "launch", sys.argv[2], when]
         subprocess.run(command, check=False)
     for number, entry in enumerate(drawn):
         if entry["kernel"].startswith("triton"):
@@ -281,6 +297,48 @@ def run(drawn, folder):
                        *words_of(entry[when]["choice"]), "--metrics", "traffic", "--no-verify", "--closed-form", "--quiet",
                        "--json", folder / f"{number:02}-{when}.json"]
             subprocess.run(command, check=False)
+
+
+def measured_triton(drawn, folder, when):
+    """Of each Triton entry the counters of its launch: they stand in the order of the entries, among those that lead up to them."""
+    path = folder / f"triton-{when}.json"
+    if not path.exists():
+        return {}
+    kernels = iter(json.loads(path.read_text())["kernels"])
+    measured = {}
+    for number, entry in enumerate(drawn):
+        if not entry["kernel"].startswith("triton"):
+            continue
+        forward = entry["kernel"] == "triton_attn_forward"
+        launches = [next(kernels, None) for _ in range(1 if forward else 4)]
+        asked = [one for one in launches if one and one["name"] == entry["kernel"]]
+        if len(asked) != 1:
+            raise SystemExit(f"{path}: its launches are not those of the entries")
+        measured[number] = bytes_of(asked, "measured")
+    return measured
+
+
+def told(drawn, folder):
+    """Each entry with what was measured, and whether its advice came true."""
+    triton = {when: measured_triton(drawn, folder, when) for when in ("before", "after")}
+    for number, entry in enumerate(drawn):
+        for when in ("before", "after"):
+            path = folder / f"{number:02}-{when}.json"
+            if number in triton[when]:
+                entry[when]["measured"] = triton[when][number]
+            elif path.exists():
+                entry[when]["measured"] = bytes_of(json.loads(path.read_text())["runs"][0]["passes"], "measured")
+        if not all("measured" in entry[when] for when in ("before", "after")):
+            print(f"{entry['kernel']}: not measured")
+            continue
+        name = next(name for name, shown in BOUNDARIES.items() if shown == entry["boundary"])
+        counted = entry["after"]["measured"]
+        said = {when: at(name, entry[when]["bytes"], counted) for when in ("before", "after")}
+        came = {when: at(name, entry[when]["measured"]) for when in ("before", "after")}
+        entry["off"] = came["after"] / said["after"] - 1
+        print(f"{entry['kernel']:20} {entry['boundary']:8} said {said['before'] / 1e6:9.1f} -> {said['after'] / 1e6:9.1f} MB, came "
+              f"{came['before'] / 1e6:9.1f} -> {came['after'] / 1e6:9.1f} MB, off {100 * entry['off']:+6.2f} %  {entry['advice']}")
+    return drawn
 
 
 def record_in(path):
@@ -295,6 +353,8 @@ def main():
     drawn = record_in(Path(sys.argv[2]))["drawn"]
     if command == "run":
         run(drawn, Path(sys.argv[3]))
+    elif command == "told":
+        told(drawn, Path(sys.argv[3]))
     elif command == "launch":
         for when in ("before", "after") if sys.argv[3] == "warm" else (sys.argv[3],):
             launch_all(drawn, when)
