@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <string_view>
 
-#include "analysis/explain/explain_record.hpp"
+#include "analysis/explain/answer.hpp"
 
 namespace tilescope {
 namespace {
@@ -40,7 +41,7 @@ struct SeenKernel {
   TileShape tile;
 };
 
-KernelFit fit_of(const SeenKernel& seen) {
+ExplainRecord record_of(const SeenKernel& seen) {
   KernelGroup kernel;
   kernel.name = seen.name;
   kernel.launches = 1;
@@ -57,8 +58,10 @@ KernelFit fit_of(const SeenKernel& seen) {
   record.directions = {Direction::forward, Direction::backward};
   record.kernels = {kernel};
   record.collections = {{"NVIDIA H200", "GH100", "", "", 1}};
-  return explain(record).front();
+  return record;
 }
+
+KernelFit fit_of(const SeenKernel& seen) { return explain(record_of(seen)).front(); }
 
 const AttentionProblem kGroupOf8 = drawn(3, 8, 1, 7102, 64, false),
                        kCross = with_keys(drawn(1, 14, 14, 364, 128, false), 1280),
@@ -151,6 +154,30 @@ TEST_CASE("kernels of libraries are explained as their sources say, and falsifie
       CHECK(fit_of(falsified).agreement != Agreement::explained);
     }
   }
+}
+
+TEST_CASE("a kernel that loads by boxes is told tiles with the bytes of their boxes") {
+  std::size_t told = 0;
+  for (const SeenKernel& seen : kSeenKernels) {
+    if (std::string_view(seen.convention).find("as boxes") == std::string_view::npos) continue;
+    CAPTURE(seen.convention);
+    const ExplainRecord record = record_of(seen);
+    const LaunchAnswer answer = answers(record, explain(record)).front();
+    for (const NextStep& step : answer.next_steps) {
+      TileShape tile;
+      if (std::sscanf(step.action.c_str(), "tiles of %d x %d", &tile.block_m, &tile.block_n) != 2) continue;
+      const auto candidates = candidate_programs(seen.problem, record.directions);
+      const auto other = std::ranges::find_if(candidates, [&](const CandidateProgram& candidate) {
+        return candidate.name == seen.program && candidate.convention == seen.convention &&
+               candidate.tile == tile;
+      });
+      REQUIRE(other != candidates.end());
+      CHECK(other->filled_bytes > 0);
+      CHECK(step.bytes_then == other->bytes.total() + answer.left_over.total());
+      ++told;
+    }
+  }
+  CHECK(told == 3);
 }
 
 TEST_CASE("a pass that combines partial results is explained beside the kernel that left them") {

@@ -4,11 +4,11 @@
 # and by three kernels of ours. TILESCOPE names the program.
 # Usage: collect_libraries.sh FOLDER
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 readonly out=$1 tilescope=${TILESCOPE:-./tilescope}
 readonly problem=(--batch 2 --heads 16 --seqlen 4096 --head-dim 128 --dtype bf16 --causal)
-readonly kernels=(python3 reports/foreign/attention_kernels.py --all "${problem[@]}")
-readonly jax=(python3 reports/foreign/jax_attention.py "${problem[@]}")
+readonly kernels=(python3 analysis/studies/foreign/attention_kernels.py --all "${problem[@]}")
+readonly jax=(python3 analysis/studies/foreign/jax_attention.py "${problem[@]}")
 # What is compiled stays for the run with counters, in which nothing is timed to choose a kernel.
 export FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED=1 TRITON_CACHE_AUTOTUNING=1 XLA_PYTHON_CLIENT_PREALLOCATE=false
 export JAX_COMPILATION_CACHE_DIR=${TMPDIR:-/tmp}/jax-cache JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0
