@@ -149,6 +149,21 @@ void add_serial(CandidateCollector& collector, const AttentionProblem& problem, 
   if (problem.head_dim > kInRegisters) add(false, true);
 }
 
+/// As in PyTorch's FlexAttention: one launch has CTAs that make dK and dV, and others that make dQ, by tiles
+/// with the sides exchanged.
+void add_either(CandidateCollector& collector, const TileProgram& dkdv) {
+  const TileShape turned = {dkdv.tile.block_n, dkdv.tile.block_m};
+  ProgramOptions options = ProgramOptions::with_tile(turned);
+  options.backward = BackwardOrder::split;
+  const TileProgram dq_pass =
+      pass_of(build_programs(Algorithm::flash2, Direction::backward, dkdv.problem, options), PassName::dq);
+  CandidateProgram& either =
+      collector.add("backward, dK and dV or dQ by CTA",
+                    fmt::format("dQ by tiles of {}x{}", turned.block_m, turned.block_n), {dkdv, dq_pass});
+  either.blocks = dkdv.num_blocks() + dkdv.problem.group_size() * dq_pass.num_blocks();
+  either.num_ctas = dkdv.num_ctas() + dq_pass.num_ctas();
+}
+
 /// Backward passes of `problem`, whose heads_kv says by which heads dK and dV are summed.
 void add_by_kv_tile(CandidateCollector& collector, const AttentionProblem& problem, TileShape tile,
                     const std::string& convention, std::span<const int> splits = {}) {
@@ -171,6 +186,7 @@ void add_by_kv_tile(CandidateCollector& collector, const AttentionProblem& probl
   const TileProgram dkdv =
       pass_of(build_programs(Algorithm::flash2, Direction::backward, problem, options), PassName::dkdv);
   collector.add("backward, dK and dV", convention, {dkdv});
+  if (convention.empty()) add_either(collector, dkdv);
   if (problem.seqlen_q != problem.seqlen_k || problem.group_size() > 1) return;
   for (const int block_n : kCandidateBlocks) {
     if (block_n > tile.block_n) break;

@@ -2,6 +2,7 @@
 #include "analysis/explain/candidate_parts.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace tilescope {
@@ -134,6 +135,7 @@ CandidateProgram& CandidateCollector::add(const std::string& name, const std::st
     candidate.blocks = first.grid.num_blocks;
     candidate.on_chip = on_chip_of(first, kv_sharing);
   }
+  std::map<TensorName, ReadWriteBytes> once;  // of tensors that several parts have, too
   for (const TileProgram& part : parts) {
     for (const TensorTraffic& tensor : tensor_traffic(part)) {
       const bool shared = tensor.tensor == k || tensor.tensor == v;
@@ -142,13 +144,18 @@ CandidateProgram& CandidateCollector::add(const std::string& name, const std::st
       candidate.filled_bytes += filled;
       candidate.bytes.write_bytes += tensor.store_bytes + tensor.reduce_bytes;
       candidate.reduce_bytes += tensor.reduce_bytes;
-      candidate.must.read_bytes += tensor.load_bytes > 0 ? tensor.compulsory_read_bytes : 0;
-      candidate.must.write_bytes += tensor.compulsory_write_bytes;
+      ReadWriteBytes& must = once[tensor.tensor];
+      if (tensor.load_bytes > 0) must.read_bytes = std::max(must.read_bytes, tensor.compulsory_read_bytes);
+      must.write_bytes = std::max(must.write_bytes, tensor.compulsory_write_bytes);
     }
     const WordAccesses words = part.word_accesses(0, 0);
     candidate.bytes.read_bytes += words.asked_bytes();
     candidate.bytes.write_bytes += words.told_bytes();
     candidate.copy_engine = candidate.copy_engine || !part.boxes.empty();
+  }
+  for (const auto& [tensor, must] : once) {
+    candidate.must.read_bytes += must.read_bytes;
+    candidate.must.write_bytes += must.write_bytes;
   }
   candidate.parts = parts;
   found_.push_back(std::move(candidate));
