@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes the records of this folder on a machine with a GPU, PyTorch and Triton: each problem's kernels with their
+# Makes the records of reports/foreign on a machine with a GPU, PyTorch and Triton: each problem's kernels with their
 # bytes and what these are made of. TILESCOPE names the program.
 # collect.sh [FOLDER [--drawn SEED COUNT]]: the three problems below, or COUNT drawn ones
 set -euo pipefail
