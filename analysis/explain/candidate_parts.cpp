@@ -86,6 +86,31 @@ std::int64_t rows_beyond(const AttentionProblem& problem, std::int64_t rows) {
   return problem.batch * problem.heads * (rounded_up(problem.seqlen_q, rows) - problem.seqlen_q);
 }
 
+std::int64_t block_table_bytes(const TileProgram& program) {
+  constexpr int kBlock = 128;
+  constexpr std::int64_t kIndexBytes = 4;
+  const Mask mask = program.problem.mask_of(0);
+  const bool by_kv = program.axis == Axis::kv;
+  const int owned = by_kv ? program.tile.block_n : program.tile.block_m;
+  const std::int64_t rows = by_kv ? program.problem.seqlen_k : program.problem.seqlen_q;
+  const auto indices = [](std::int64_t count) {
+    return std::max(kSectorBytes, rounded_up(count * kIndexBytes, kSectorBytes));
+  };
+  std::int64_t bytes = 0;
+  for (int block = 0; block * std::int64_t{kBlock} < rows; ++block) {
+    const TileShape shape{kBlock, kBlock};
+    const TileRuns visited = by_kv ? mask.q_tiles(shape, block) : mask.kv_tiles(shape, block);
+    std::int64_t whole = 0;
+    for (const TileRange& run : visited.runs()) {
+      for (int tile = run.begin; tile < run.end; ++tile) whole += visited.full(tile) ? 1 : 0;
+    }
+    const std::int64_t here = std::min<std::int64_t>(kBlock, rows - block * std::int64_t{kBlock});
+    bytes +=
+        (here + owned - 1) / owned * (2 * kSectorBytes + indices(visited.count() - whole) + indices(whole));
+  }
+  return program.problem.batch * program.problem.heads * bytes;
+}
+
 std::optional<TileProgram> by_boxes(TileProgram program, Panels panels, std::span<const TensorName> only) {
   if (!program.problem.key_lengths.empty()) return std::nullopt;
   bool possible = true;

@@ -147,6 +147,30 @@ TEST_CASE("explain takes our own runs, which name their problem, and tables of N
   check_refused({{"explain", csv, "--heads", "16"}, {csv, "cells"}});
 }
 
+TEST_CASE("explain takes the page for people that Nsight Compute wrote of a launch on an H200") {
+  const std::string page = TILESCOPE_SOURCE_DIR "/tests/profiler/records/ncu_raw_page.txt";
+  const std::vector<std::string> problem = {"--heads",    "8",  "--seqlen", "2048", "--causal",
+                                            "--head-dim", "64", "--dtype",  "fp16"};
+  const auto explain_page = [&problem](const std::string& path) {
+    std::vector<std::string> words = {"explain", path};
+    words.insert(words.end(), problem.begin(), problem.end());
+    return run_program(words);
+  };
+  const ProgramResult lacks = explain_page(page);
+  CHECK(lacks.exit_code == 2);
+  CHECK(contains(lacks.err, "must have sm_l2_write_bytes in the record"));
+  const TemporaryFolder folder;
+  const std::string whole = (folder.path() / "page.txt").string();
+  std::ofstream(whole) << read_text_file(page)  // the sectors of the bytes that the page says L1 wrote
+                       << "  lts__t_sectors_srcunit_tex_op_write.sum sector 225,024\n"
+                          "  lts__t_sectors_srcunit_tex_op_red.sum sector 0\n"
+                          "  lts__t_sectors_srcunit_tex_op_atom.sum sector 0\n";
+  const ProgramResult told = explain_page(whole);
+  CAPTURE(told.err);
+  CHECK(told.exit_code == 0);
+  CHECK(contains(told.out, "explained: forward, 128 x 128, with 5.038 MB of spills"));
+}
+
 TEST_CASE("a program of one's own is simulated, and held against kernels") {
   const std::string examples = TILESCOPE_SOURCE_DIR "/examples/programs/";
   const ProgramResult simulated =
