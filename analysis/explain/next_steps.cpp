@@ -35,7 +35,8 @@ void add_counted(std::vector<NextStep>& steps, const LaunchAnswer& answer, const
                                : "no spilled registers",
                      Boundary::sm_l2, moved, moved - spilled, "by counter"});
   }
-  if (const std::int64_t partial = bytes_of(fit, {"partly written sectors"}); partial > 0) {
+  const std::int64_t partial = bytes_of(fit, {"partly written sectors", "sectors merged in L1"});
+  if (partial > 0) {
     steps.push_back({"stores of whole sectors", Boundary::sm_l2, moved, moved - partial, "by counter"});
   }
 }
