@@ -22,6 +22,10 @@ NAMES = {"flash_attention": "PyTorch's FlashAttention-2", "cudnn_attention": "cu
          "flash_linear_attention": "flash-linear-attention's softmax attention (Triton)", "triton": "a plain Triton kernel",
          "jax": "JAX's Pallas (Triton), and XLA's own products", "ours-flash2-mma": "gpu:flash2-mma"}
 BESIDE = "cudnn|input_|loop_|^fusion_"  # what JAX launches besides: cuDNN's kernels again, random numbers, comparisons
+# Of a kernel that is no attention, what it must move is said: the scores of all heads in fp32, from Q and K once.
+SAID = {"math": ("Its first product, whose reads and writes are said by `--reads` and `--writes`: Q and K once, and the scores of all heads, in fp32.",
+                 "--kernel-filter", "gemm_f32f32_f32f32_f32_tn", "--count", 1,
+                 "--reads", 2 * 2 * 16 * 4096 * 128 * 4, "--writes", 2 * 16 * 4096 * 4096 * 4)}
 CARDS = 1  # of a library, that of the kernel that moves most
 TOLERANCE = 0.1
 
@@ -94,6 +98,9 @@ def of_library(name, record):
         if found:
             lines += ["", "```", found[0].strip("\n"), "```"]
             cards.remove(found[0])
+    if name in SAID:
+        what, *words = SAID[name]
+        lines += ["", what, "", "```", explained(record, *map(str, words)).split("\n\n")[1].strip("\n"), "```"]
     return lines, rows
 
 
