@@ -89,6 +89,25 @@ bool matters(const LaunchAnswer& answer, const AnswerCause& cause) {
   return !cause.source.empty() && 1000 * std::abs(cause.bytes) >= moved;
 }
 
+/// "moves 20.0x what it must at SM<->L2, 1.00x at DRAM, because of tiles read again (2.080 GB), spills (477.1
+/// MB)": causes of a tenth or more of what crosses SM<->L2 beyond what must, and of a hundredth of that. ""
+/// where it is not known what must.
+std::string headline(const LaunchAnswer& answer) {
+  const auto sm = answer.multiple(Boundary::sm_l2), dram = answer.multiple(Boundary::dram);
+  if (!sm) return "";
+  constexpr std::int64_t kTenth = 10;
+  const std::int64_t beyond = answer.sm_l2.total() - answer.must->total();
+  std::vector<std::string> causes;
+  for (const AnswerCause& cause : answer.causes) {
+    const bool large = kTenth * cause.bytes >= std::max(beyond, answer.must->total() / kTenth);
+    if (cause.boundary == Boundary::sm_l2 && large && matters(answer, cause)) causes.push_back(cause.name);
+  }
+  std::string text =
+      fmt::format("moves {} what it must at {}", format_ratio(*sm), to_string(Boundary::sm_l2));
+  if (dram) text += fmt::format(", {} at {}", format_ratio(*dram), to_string(Boundary::dram));
+  return causes.empty() ? text : text + fmt::format(", because of {}", fmt::join(causes, " and "));
+}
+
 /// "+27.52 kB (0.001 %)"; "0 B"
 std::string residual_text(std::int64_t residual, std::int64_t measured) {
   if (residual == 0) return "0 B";
@@ -103,7 +122,10 @@ std::string to_text(const LaunchAnswer& answer, std::size_t width) {
   const auto labelled_line = [width](const std::string& label, const std::string& text) {
     return labelled(label, text, width);
   };
-  std::string text = "  " + labelled_line("", answer.verdict).substr(kIndent);
+  const auto line = [&labelled_line](const std::string& words) {
+    return words.empty() ? "" : "  " + labelled_line("", words).substr(kIndent);
+  };
+  std::string text = line(headline(answer)) + line(answer.verdict);
   text += fmt::format("  {:<8} {:>10}  {:>17}  {:>17}\n", "", "must move", "SM<->L2", "DRAM");
   text += side_line(answer, "read", &ReadWriteBytes::read_bytes);
   text += side_line(answer, "written", &ReadWriteBytes::write_bytes);

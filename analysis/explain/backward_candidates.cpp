@@ -147,6 +147,40 @@ void add_serial(CandidateCollector& collector, const AttentionProblem& problem, 
   if (problem.head_dim > kInRegisters) add(false, true);
 }
 
+/// As in flash-linear-attention, where a row's lse and delta lie beside those of the other heads: each comes
+/// in a sector of its own, or with as many heads as a sector holds.
+void add_rows_of_heads(CandidateCollector& collector, const std::string& name, const std::string& beside,
+                       const TileProgram& program) {
+  const std::int64_t apart = std::min<std::int64_t>(kSectorBytes, kSumBytes * program.problem.heads);
+  if (apart == kSumBytes) return;
+  CandidateProgram& candidate =
+      collector.add(name, beside + "lse and delta with the heads beside each other", {program});
+  const std::int64_t rows = (loaded_bytes(program, lse) + loaded_bytes(program, delta)) / kSumBytes;
+  candidate.bytes.read_bytes += rows * (apart - kSumBytes);
+  candidate.library = "parallel_attn";
+}
+
+/// As in PyTorch's FlexAttention: one launch has CTAs that make dK and dV, and others that make dQ, by tiles
+/// with the sides exchanged.
+void add_either(CandidateCollector& collector, const TileProgram& dkdv) {
+  const TileShape turned = {dkdv.tile.block_n, dkdv.tile.block_m};
+  ProgramOptions options = ProgramOptions::with_tile(turned);
+  options.backward = BackwardOrder::split;
+  const TileProgram dq_pass =
+      pass_of(build_programs(Algorithm::flash2, Direction::backward, dkdv.problem, options), PassName::dq);
+  const auto add = [&](const char* convention) -> CandidateProgram& {
+    CandidateProgram& either = collector.add("backward, dK and dV or dQ by CTA", convention, {dkdv, dq_pass});
+    either.blocks = dkdv.num_blocks() + dkdv.problem.group_size() * dq_pass.num_blocks();
+    either.num_ctas = dkdv.num_ctas() + dq_pass.num_ctas();
+    return either;
+  };
+  add("dQ by tiles with their sides exchanged");
+  if (!dkdv.problem.causal) return;
+  CandidateProgram& looked_up = add("dQ by tiles with their sides exchanged, blocks looked up in tables");
+  looked_up.bytes.read_bytes += block_table_bytes(dkdv) + block_table_bytes(dq_pass);
+  looked_up.library = "flex_attention";
+}
+
 /// Backward passes of `problem`, whose heads_kv says by which heads dK and dV are summed.
 void add_by_kv_tile(CandidateCollector& collector, const AttentionProblem& problem, TileShape tile,
                     const std::string& convention, std::span<const int> splits = {}) {
@@ -169,6 +203,8 @@ void add_by_kv_tile(CandidateCollector& collector, const AttentionProblem& probl
   const TileProgram dkdv =
       pass_of(build_programs(Algorithm::flash2, Direction::backward, problem, options), PassName::dkdv);
   collector.add("backward, dK and dV", convention, {dkdv});
+  add_rows_of_heads(collector, "backward, dK and dV", beside, dkdv);
+  if (convention.empty()) add_either(collector, dkdv);
   if (problem.seqlen_q != problem.seqlen_k || problem.group_size() > 1) return;
   for (const int block_n : kCandidateBlocks) {
     if (block_n > tile.block_n) break;
@@ -201,9 +237,10 @@ void add_backward(CandidateCollector& collector, const AttentionProblem& problem
   add_by_kv_tile(collector, problem, tile, "", splits);
   if (problem.group_size() > 1) add_by_query_head(collector, problem, tile);
   ProgramOptions options = ProgramOptions::with_tile(tile);
-  collector.add(
-      "backward, dQ", "",
-      {pass_of(build_programs(Algorithm::flash2, Direction::backward, problem, options), PassName::dq)});
+  const TileProgram dq_pass =
+      pass_of(build_programs(Algorithm::flash2, Direction::backward, problem, options), PassName::dq);
+  collector.add("backward, dQ", "", {dq_pass});
+  add_rows_of_heads(collector, "backward, dQ", "", dq_pass);
   options.backward = BackwardOrder::q_outer;
   collector.add(
       "backward, dK and dV reduced", "",

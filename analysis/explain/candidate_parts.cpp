@@ -2,6 +2,7 @@
 #include "analysis/explain/candidate_parts.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace tilescope {
@@ -85,6 +86,31 @@ std::int64_t rows_beyond(const AttentionProblem& problem, std::int64_t rows) {
   return problem.batch * problem.heads * (rounded_up(problem.seqlen_q, rows) - problem.seqlen_q);
 }
 
+std::int64_t block_table_bytes(const TileProgram& program) {
+  constexpr int kBlock = 128;
+  constexpr std::int64_t kIndexBytes = 4;
+  const Mask mask = program.problem.mask_of(0);
+  const bool by_kv = program.axis == Axis::kv;
+  const int owned = by_kv ? program.tile.block_n : program.tile.block_m;
+  const std::int64_t rows = by_kv ? program.problem.seqlen_k : program.problem.seqlen_q;
+  const auto indices = [](std::int64_t count) {
+    return std::max(kSectorBytes, rounded_up(count * kIndexBytes, kSectorBytes));
+  };
+  std::int64_t bytes = 0;
+  for (int block = 0; block * std::int64_t{kBlock} < rows; ++block) {
+    const TileShape shape{kBlock, kBlock};
+    const TileRuns visited = by_kv ? mask.q_tiles(shape, block) : mask.kv_tiles(shape, block);
+    std::int64_t whole = 0;
+    for (const TileRange& run : visited.runs()) {
+      for (int tile = run.begin; tile < run.end; ++tile) whole += visited.full(tile) ? 1 : 0;
+    }
+    const std::int64_t here = std::min<std::int64_t>(kBlock, rows - block * std::int64_t{kBlock});
+    bytes +=
+        (here + owned - 1) / owned * (2 * kSectorBytes + indices(visited.count() - whole) + indices(whole));
+  }
+  return program.problem.batch * program.problem.heads * bytes;
+}
+
 std::optional<TileProgram> by_boxes(TileProgram program, Panels panels, std::span<const TensorName> only) {
   if (!program.problem.key_lengths.empty()) return std::nullopt;
   bool possible = true;
@@ -134,6 +160,7 @@ CandidateProgram& CandidateCollector::add(const std::string& name, const std::st
     candidate.blocks = first.grid.num_blocks;
     candidate.on_chip = on_chip_of(first, kv_sharing);
   }
+  std::map<TensorName, ReadWriteBytes> once;  // of tensors that several parts have, too
   for (const TileProgram& part : parts) {
     for (const TensorTraffic& tensor : tensor_traffic(part)) {
       const bool shared = tensor.tensor == k || tensor.tensor == v;
@@ -142,13 +169,18 @@ CandidateProgram& CandidateCollector::add(const std::string& name, const std::st
       candidate.filled_bytes += filled;
       candidate.bytes.write_bytes += tensor.store_bytes + tensor.reduce_bytes;
       candidate.reduce_bytes += tensor.reduce_bytes;
-      candidate.must.read_bytes += tensor.load_bytes > 0 ? tensor.compulsory_read_bytes : 0;
-      candidate.must.write_bytes += tensor.compulsory_write_bytes;
+      ReadWriteBytes& must = once[tensor.tensor];
+      if (tensor.load_bytes > 0) must.read_bytes = std::max(must.read_bytes, tensor.compulsory_read_bytes);
+      must.write_bytes = std::max(must.write_bytes, tensor.compulsory_write_bytes);
     }
     const WordAccesses words = part.word_accesses(0, 0);
     candidate.bytes.read_bytes += words.asked_bytes();
     candidate.bytes.write_bytes += words.told_bytes();
     candidate.copy_engine = candidate.copy_engine || !part.boxes.empty();
+  }
+  for (const auto& [tensor, must] : once) {
+    candidate.must.read_bytes += must.read_bytes;
+    candidate.must.write_bytes += must.write_bytes;
   }
   candidate.parts = parts;
   found_.push_back(std::move(candidate));

@@ -28,6 +28,10 @@ constexpr std::int64_t touched_bytes(std::int64_t begin, std::int64_t end) {
   return end <= begin ? 0 : rounded_up(end, kSectorBytes) - begin / kSectorBytes * kSectorBytes;
 }
 
+/// What CTAs read of FlexAttention's tables, which name the blocks of 128 x 128 that one visits, those that
+/// the mask cuts and those that it leaves whole: of either, a number, and the indices in a row. [bytes]
+std::int64_t block_table_bytes(const TileProgram& program);
+
 /// Panels of boxes: how much of a row the copy engine takes at a time.
 enum class Panels : std::uint8_t {
   of_128_bytes,  // the last of a row ends beyond the tensor

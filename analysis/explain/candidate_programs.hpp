@@ -47,7 +47,8 @@ struct CandidateProgram {
   std::int64_t asked_bytes = 0;
   /// Part of bytes.read_bytes that comes through L1, where the rest is known to go around it.
   std::optional<std::int64_t> through_l1 = std::nullopt;
-  bool somebodys = false;               // of a text, and not of this file: it goes by no name
+  std::string library = {};  // stands in the names of kernels made so, in lower case; empty: in any or none
+  bool somebodys = false;    // of a text, and not of this file: it goes by no name
   std::vector<TileProgram> parts = {};  // what it was made from, the one that its grid belongs to first
 
   bool tiled() const { return tile.block_m > 0; }

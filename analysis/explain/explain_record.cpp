@@ -71,6 +71,17 @@ std::vector<int> splits_in_grids(const std::vector<KernelGroup>& kernels) {
   return {splits.begin(), splits.end()};
 }
 
+/// An emulated kernel that stopped has the bytes until then alone.
+void require_end(const std::string& source, const KernelMeasurement& kernel) {
+  if (!kernel.emulated || kernel.emulated->completed) return;
+  std::string why;
+  for (const EmulatedFinding& finding : kernel.emulated->findings) {
+    if (finding.is_error && why.empty()) why = ": " + finding.kind + ", " + finding.text;
+  }
+  throw BadInput(source, kernel.name,
+                 "must have come to its end on the emulated device, where it stopped" + why);
+}
+
 std::vector<KernelMeasurement> chosen_kernels(const KernelRecord& record, const KernelChoice& choice,
                                               const std::string& source) {
   if (choice.skip < 0) throw BadInput("--skip", std::to_string(choice.skip), "must be at least 0");
@@ -83,6 +94,7 @@ std::vector<KernelMeasurement> chosen_kernels(const KernelRecord& record, const 
   for (const KernelMeasurement& kernel : record.kernels) {
     if (!filter.in(kernel.name) || matching++ < choice.skip) continue;
     if (choice.count && static_cast<std::int64_t>(kernels.size()) == *choice.count) break;
+    require_end(source, kernel);
     kernels.push_back(kernel);
   }
   if (kernels.empty()) {

@@ -142,6 +142,11 @@ void add_forward(CandidateCollector& collector, const AttentionProblem& problem,
   without_lse.epilogue = {store(out)};
   collector.add("forward", "", {flash2});
   collector.add("forward", "no lse stored", {without_lse});
+  if (problem.causal) {
+    CandidateProgram& looked_up = collector.add("forward", "blocks looked up in tables", {flash2});
+    looked_up.bytes.read_bytes += block_table_bytes(flash2);
+    looked_up.library = "flex_attention";
+  }
   for (const Panels panels : panels_of(problem)) {
     const auto boxed = by_boxes(flash2, panels);
     if (!boxed) continue;

@@ -88,7 +88,9 @@ KernelRecord of_ncu(const std::string& source, const std::string& text) {
 
 std::vector<KernelsOfProblem> read_kernels(const std::string& source, const std::string& text) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
-  const bool json = first != std::string::npos && (text[first] == '{' || text[first] == '[');
+  const bool page =
+      is_ncu_text(text) && text[first] != '{';  // which may begin with a process: "[2153] python3"
+  const bool json = first != std::string::npos && !page && (text[first] == '{' || text[first] == '[');
   if (!json) {
     if (text.find("\"Kernel Name\"") == std::string::npos && !is_ncu_text(text)) {
       throw BadInput(source, "neither JSON nor a table of Nsight Compute",

@@ -51,7 +51,8 @@ bool names_pass(const std::string& name, const std::string& pass) {
   if (pass == "convert") return holds_any(name, {"convert", "postprocess"});
   if (pass == "fill") return holds_any(name, {"clear", "zero", "init"});
   if (pass == "combine") return holds_any(name, {"combine"});
-  return holds_any(name, {"delta", "dot_do_o", "preprocess", "do_o", "odo", "row_dot", "rowsum"});
+  return holds_any(name, {"delta", "dot_do_o", "preprocess", "do_o", "odo", "row_dot", "rowsum",
+                          "per_fused_flex_attention_backward", "red_fused_flex_attention_backward"});
 }
 
 /// Whether the name is that of such a pass and of nothing else.
@@ -175,6 +176,9 @@ std::optional<std::string> LaunchEvidence::name_against(const CandidateProgram& 
   if (!candidate.tiled()) {
     if (candidate.somebodys || names_pass(name_, candidate.name)) return std::nullopt;
     return fmt::format("its name says nothing of {}", candidate.name);
+  }
+  if (name_.find(candidate.library) == std::string::npos) {
+    return "its name is not that of a kernel of " + candidate.library;
   }
   if (candidate.on_chip.in_slices && names_copy_engine(name_)) return "its operands come whole, by its name";
   if (candidate.copy_engine && names_older_chip(name_)) {

@@ -34,9 +34,29 @@ void add_counted(std::vector<NextStep>& steps, const LaunchAnswer& answer, const
                                : "no spilled registers",
                      Boundary::sm_l2, moved, moved - spilled, "by counter"});
   }
-  if (const std::int64_t partial = bytes_of(fit, {"partly written sectors"}); partial > 0) {
+  const std::int64_t partial = bytes_of(fit, {"partly written sectors", "sectors merged in L1"});
+  if (partial > 0) {
     steps.push_back({"stores of whole sectors", Boundary::sm_l2, moved, moved - partial, "by counter"});
   }
+}
+
+/// The program in tiles of other blocks, with boxes of their rows.
+TileProgram in_tiles(TileProgram program, TileShape tile) {
+  program.tile = tile;
+  program.grid.num_blocks = program.whole_head ? 1 : program.num_blocks();
+  for (Boxes& boxes : program.boxes) {
+    const bool by_n = tensor_extent(program.problem, boxes.tensor).indexing == TileIndexing::n;
+    boxes.rows = by_n ? tile.block_n : tile.block_m;
+  }
+  return program;
+}
+
+/// Whether the program alone tells the candidate's bytes, so that it tells those of other tiles as well.
+bool told_by_program(const CandidateProgram& best) {
+  if (best.parts.size() != 1 || best.on_chip.in_slices || best.parts.front().splits_walk()) return false;
+  const CandidateProgram again =
+      candidate_of(best.name, best.direction, in_tiles(best.parts.front(), best.tile));
+  return again.bytes == best.bytes && again.filled_bytes == best.filled_bytes;
 }
 
 /// The program with other blocks that registers and shared memory of the launch hold as well, with as many
@@ -44,18 +64,16 @@ void add_counted(std::vector<NextStep>& steps, const LaunchAnswer& answer, const
 void add_tile(std::vector<NextStep>& steps, const LaunchAnswer& answer, const KernelFit& fit,
               const std::optional<Machine>& machine) {
   const CandidateProgram& best = *fit.best;
-  if (!best.convention.empty() || best.parts.size() != 1 || !best.parts.front().boxes.empty()) return;
+  if (!told_by_program(best)) return;
   constexpr std::int64_t kDefaultShared = 227 << 10, kRegisterFile = 64 << 12;  // bytes, of a Hopper SM
   const std::int64_t shared = machine ? machine->shared_bytes_per_cta.value : kDefaultShared;
   std::optional<CandidateProgram> least;
   for (const int block_m : kCandidateBlocks) {
     for (const int block_n : kCandidateBlocks) {
-      TileProgram program = best.parts.front();
-      program.tile = {block_m, block_n};
-      program.grid.num_blocks = program.whole_head ? 1 : program.num_blocks();
       const auto power_of_two = [](int size) { return (size & (size - 1)) == 0; };
       if (!power_of_two(block_m) || !power_of_two(block_n)) continue;
-      CandidateProgram other = candidate_of(best.name, best.direction, program);
+      CandidateProgram other =
+          candidate_of(best.name, best.direction, in_tiles(best.parts.front(), {block_m, block_n}));
       constexpr std::int64_t kHalf = 2;  // scores are kept as operands of the next product, too
       const std::int64_t scores = (best.direction == Direction::backward ? 2 : 1) * other.on_chip.scores;
       const bool fits = other.on_chip.kept + 2 * other.on_chip.streamed <= shared &&

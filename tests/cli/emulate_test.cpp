@@ -93,7 +93,14 @@ TEST_CASE("emulate: mutants of a kernel are each named with their line") {
     CHECK(verdict.at("completed") == false);
     CHECK(verdict.at("out_of_bounds") == 1);
     CHECK(found(verdict, "out of bounds", "transpose.cu:22"));
+    mutant.more = {"--json", "stopped.json", "--quiet"};
     CHECK(mutant.run().exit_code == 1);
+    const ProgramResult explained =
+        run_program({"explain", "stopped.json", "--seqlen", "64", "--head-dim", "64"}, mutant.folder.path());
+    CHECK(explained.exit_code == 2);
+    CHECK(
+        contains(explained.err, "transpose_tiled: must have come to its end on the emulated device, where"));
+    CHECK(contains(explained.err, "stopped: out of bounds, "));
   }
   SUBCASE("an index that is transposed") {
     Emulation mutant;

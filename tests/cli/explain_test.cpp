@@ -34,9 +34,11 @@ TEST_CASE("explain says must, moved and why, and report prints what it wrote") {
       explain_command({"--kernel-filter", "sdpa_sm90_flash_fprop", "--json", "e.json"}), folder.path());
   CAPTURE(result.err);
   CHECK(result.exit_code == 0);
-  for (const char* part : {"explained: forward, 128 x 128; ", " % by chance", "must move", "21.7x",
-                           "SM<->L2 +2.080 GB read: tiles read again (closed form)",
-                           "left over: 0 B read, 0 B written", "1 of 1 kernels explained"}) {
+  for (const char* part :
+       {"moves 16.4x what it must at SM<->L2, 1.00x at DRAM, because of tiles read again\n",
+        "explained: forward, 128 x 128; ", " % by chance", "must move", "21.7x",
+        "SM<->L2 +2.080 GB read: tiles read again (closed form)", "left over: 0 B read, 0 B written",
+        "1 of 1 kernels explained"}) {
     CAPTURE(part);
     CHECK(contains(result.out, part));
   }
@@ -143,6 +145,30 @@ TEST_CASE("explain takes our own runs, which name their problem, and tables of N
 "","","","","byte"
 "0","attn","(1, 1)csv";
   check_refused({{"explain", csv, "--heads", "16"}, {csv, "cells"}});
+}
+
+TEST_CASE("explain takes the page for people that Nsight Compute wrote of a launch on an H200") {
+  const std::string page = TILESCOPE_SOURCE_DIR "/tests/profiler/records/ncu_raw_page.txt";
+  const std::vector<std::string> problem = {"--heads",    "8",  "--seqlen", "2048", "--causal",
+                                            "--head-dim", "64", "--dtype",  "fp16"};
+  const auto explain_page = [&problem](const std::string& path) {
+    std::vector<std::string> words = {"explain", path};
+    words.insert(words.end(), problem.begin(), problem.end());
+    return run_program(words);
+  };
+  const ProgramResult lacks = explain_page(page);
+  CHECK(lacks.exit_code == 2);
+  CHECK(contains(lacks.err, "must have sm_l2_write_bytes in the record"));
+  const TemporaryFolder folder;
+  const std::string whole = (folder.path() / "page.txt").string();
+  std::ofstream(whole) << read_text_file(page)  // the sectors of the bytes that the page says L1 wrote
+                       << "  lts__t_sectors_srcunit_tex_op_write.sum sector 225,024\n"
+                          "  lts__t_sectors_srcunit_tex_op_red.sum sector 0\n"
+                          "  lts__t_sectors_srcunit_tex_op_atom.sum sector 0\n";
+  const ProgramResult told = explain_page(whole);
+  CAPTURE(told.err);
+  CHECK(told.exit_code == 0);
+  CHECK(contains(told.out, "explained: forward, 128 x 128, with 5.038 MB of spills"));
 }
 
 TEST_CASE("a program of one's own is simulated, and held against kernels") {

@@ -323,6 +323,19 @@ TEST_CASE("a kernel of one element type gets it where none was chosen") {
   check_refused({{"simulate", "--kernel", "gpu:flash2-mma", "--dtype", "fp32"}, {"not fp32"}});
 }
 
+TEST_CASE("--tune-bytes says in which builds the tiles are that it names") {
+  const auto told = [](const char* kernel) {
+    const ProgramResult result =
+        run_program({"simulate", "--seqlen", "1024", "--heads", "2", "--dtype", "fp16", "--head-dim", "64",
+                     "--kernel", kernel, "--tune-bytes", "--closed-form"});
+    CHECK(result.exit_code == 0);
+    return contains(result.out, "tiles other than its own are in builds with -D TILESCOPE_TUNER=ON alone\n");
+  };
+  CHECK(told("gpu:flash2-mma"));
+  CHECK_FALSE(told("gpu:split-k"));  // its own tile is the best
+  CHECK_FALSE(told("cpu:flash2"));   // has all
+}
+
 TEST_CASE("--tune-bytes by formula alone says nothing of DRAM") {
   const std::string text = simulated(
       {"--seqlen", "256", "--heads", "1", "--kernel", "cpu:flash2", "--tune-bytes", "--closed-form"});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tilescope profile`: counters and times of TileScope's kernels, or of every kernel of a command.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <memory>
@@ -159,6 +160,16 @@ void require_explainable(ProfileArguments& arguments) {
     arguments.command.request.metrics = "traffic,causes";
 }
 
+/// How to go on to what the kernels must move, and why they move more.
+std::string way_to_answer(const ProfileArguments& arguments, const CommandContext& context) {
+  constexpr const char* kProblem = "--batch B --heads H --seqlen N --head-dim D --dtype fp16";
+  const bool kept = !context.json.empty() && context.json != "-";
+  const std::string command = kept ? fmt::format("tilescope explain {} {}", context.json, kProblem)
+                                   : fmt::format("tilescope profile --explain {} -- {}", kProblem,
+                                                 fmt::join(arguments.command.words, " "));
+  return "What attention kernels must move, and why they move more: " + command + "\n";
+}
+
 /// Every kernel that the command launches. @return the command's exit code
 int profile_command(const ProfileArguments& arguments, const CommandContext& context) {
   require_countable(arguments.command);
@@ -171,6 +182,8 @@ int profile_command(const ProfileArguments& arguments, const CommandContext& con
   context.write_json(to_json_text(record));
   if (arguments.explain && !record.kernels.empty()) {
     context.print(Output("\n") + explained_by(arguments.kernels.problem, record, context));
+  } else if (!record.kernels.empty()) {
+    context.print(way_to_answer(arguments, context));
   }
   if (nothing_measured) {
     fmt::print(stderr, "tilescope: no kernel was measured{}\n",

@@ -135,6 +135,15 @@ ByteTuning try_choices(const Kernel& kernel, const AttentionProblem& problem, Di
   return tuning;
 }
 
+/// Where the tiles can be had that a GPU kernel does not choose by itself.
+std::string where_tiles_are(const std::string& kernel, const ByteTuning& tuning) {
+  const bool others = std::any_of(tuning.front.begin(), tuning.front.end(), [&tuning](const RunEntry& run) {
+    return !(main_pass(run).tile == main_pass(tuning.own).tile);
+  });
+  if (!others || !kernel.starts_with("gpu:")) return "";
+  return "  tiles other than its own are in builds with -D TILESCOPE_TUNER=ON alone\n";
+}
+
 /// The front, fewest bytes at SM<->L2 first, and how far the kernel's own choice is from it.
 Output tuning_text(const std::string& kernel, const ByteTuning& tuning, Direction direction) {
   Table table{.rows = {{"choice", "tile", "CTAs", "tiles", "SM<->L2", "x must", "DRAM", "x must"}},
@@ -153,7 +162,8 @@ Output tuning_text(const std::string& kernel, const ByteTuning& tuning, Directio
       tuning.too_large == 0 ? "" : fmt::format(", {} too large for a CTA's shared memory", tuning.too_large),
       on_front ? "the kernel's own choice is on the Pareto front"
                : "another choice moves less than the kernel's own");
-  return Output(table) + Output(text + winners_text(tuning.front, own.dram.has_value()));
+  return Output(table) +
+         Output(text + winners_text(tuning.front, own.dram.has_value()) + where_tiles_are(kernel, tuning));
 }
 
 }  // namespace

@@ -64,6 +64,14 @@ TEST_CASE("PyTorch's forward kernel is explained with its spills, and told what 
   CHECK(answer.next_steps[1].action.starts_with("36 registers fewer"));
 }
 
+TEST_CASE("what two parts of a launch read must cross once") {
+  // Each CTA of the memory-efficient backward computes delta beside its products, and reads dO for both.
+  const LaunchAnswer answer = answer_of(record_of("fmha_cutlassB"));
+  constexpr std::int64_t kTensor = 2 * 16 * 4096 * 128 * 2, kRows = 2 * 16 * 4096 * 4;
+  REQUIRE(answer.must);
+  CHECK(*answer.must == ReadWriteBytes{5 * kTensor + 2 * kRows, 3 * kTensor + kRows});
+}
+
 TEST_CASE("a step that is advised moves what was said, by the closed form of the program with that tile") {
   const ExplainRecord record = record_of("triton_attn_dq");
   const std::vector<KernelFit> fits = explain(record);

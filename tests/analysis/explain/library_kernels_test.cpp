@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <string_view>
 
-#include "analysis/explain/explain_record.hpp"
+#include "analysis/explain/answer.hpp"
 
 namespace tilescope {
 namespace {
@@ -40,7 +41,7 @@ struct SeenKernel {
   TileShape tile;
 };
 
-KernelFit fit_of(const SeenKernel& seen) {
+ExplainRecord record_of(const SeenKernel& seen) {
   KernelGroup kernel;
   kernel.name = seen.name;
   kernel.launches = 1;
@@ -57,8 +58,10 @@ KernelFit fit_of(const SeenKernel& seen) {
   record.directions = {Direction::forward, Direction::backward};
   record.kernels = {kernel};
   record.collections = {{"NVIDIA H200", "GH100", "", "", 1}};
-  return explain(record).front();
+  return record;
 }
+
+KernelFit fit_of(const SeenKernel& seen) { return explain(record_of(seen)).front(); }
 
 const AttentionProblem kGroupOf8 = drawn(3, 8, 1, 7102, 64, false),
                        kCross = with_keys(drawn(1, 14, 14, 364, 128, false), 1280),
@@ -67,6 +70,7 @@ const AttentionProblem kGroupOf8 = drawn(3, 8, 1, 7102, 64, false),
                        kWidth192 = drawn(2, 6, 3, 2211, 192, true),
                        kWidth80 = drawn(1, 12, 6, 2224, 80, true),
                        kManyHeads = drawn(3, 18, 18, 5823, 64, true), kWide = drawn(3, 9, 9, 1726, 192, true),
+                       kCausal = drawn(2, 16, 16, 4096, 128, true),
                        kCrossGroup = with_keys(drawn(2, 7, 1, 5995, 256, false), 6483);
 
 // clang-format off
@@ -128,6 +132,21 @@ const SeenKernel kSeenKernels[] = {
     {kWide, "fmha_cutlassB_bf16_aligned_128x64_k65536_sm80",
      {7, 9, 3}, 256, 151, 60928, 2906682656, 1216711908, 0, 19779936,
      "backward, dQ read and written in turn", "operands loaded for each product, sums of dK and dV in memory", {128, 64}},
+    {kCausal, "triton_tem_fused_flex_attention_0",
+     {32, 2, 16}, 256, 195, 131072, 1141047104, 34078720, 0, 16359936,
+     "forward", "blocks looked up in tables", {128, 64}},
+    {kCausal, "triton_per_fused_flex_attention_backward_0",
+     {16384, 1, 1}, 64, 30, 32, 67108864, 524288, 0, 0,
+     "delta", "", {0, 0}},
+    {kCausal, "triton_tem_fused_flex_attention_backward_1",
+     {64, 2, 16}, 256, 255, 164864, 2367665024, 100663296, 0, 32679712,
+     "backward, dK and dV or dQ by CTA", "dQ by tiles with their sides exchanged, blocks looked up in tables", {64, 128}},
+    {kCausal, "parallel_attn_bwd_kernel_dq",
+     {32, 32, 1}, 256, 247, 163840, 1182793728, 33554432, 0, 0,
+     "backward, dQ", "lse and delta with the heads beside each other", {128, 64}},
+    {kCausal, "parallel_attn_bwd_kernel_dkv",
+     {32, 32, 1}, 256, 255, 164864, 1312936704, 67108864, 0, 384,
+     "backward, dK and dV", "lse and delta with the heads beside each other", {64, 128}},
 };
 // clang-format on
 
@@ -151,6 +170,34 @@ TEST_CASE("kernels of libraries are explained as their sources say, and falsifie
       CHECK(fit_of(falsified).agreement != Agreement::explained);
     }
   }
+}
+
+TEST_CASE("a kernel that loads by boxes is told tiles with the bytes of their boxes") {
+  std::size_t told = 0, beyond = 0;
+  for (const SeenKernel& seen : kSeenKernels) {
+    if (std::string_view(seen.convention).find("as boxes") == std::string_view::npos) continue;
+    CAPTURE(seen.name);
+    const ExplainRecord record = record_of(seen);
+    const LaunchAnswer answer = answers(record, explain(record)).front();
+    const auto candidates = candidate_programs(seen.problem, record.directions);
+    for (const NextStep& step : answer.next_steps) {
+      TileShape tile;
+      if (std::sscanf(step.action.c_str(), "tiles of %d x %d", &tile.block_m, &tile.block_n) != 2) continue;
+      // Where whole tiles fill the tensors, boxes are no candidate of their own.
+      const CandidateProgram* other = nullptr;
+      for (const std::string_view convention : {std::string_view(), std::string_view(seen.convention)}) {
+        for (const CandidateProgram& one : candidates) {
+          if (one.name == seen.program && one.convention == convention && one.tile == tile) other = &one;
+        }
+      }
+      REQUIRE(other != nullptr);
+      CHECK(step.bytes_then == other->bytes.total() + answer.left_over.total());
+      beyond += other->filled_bytes > 0 ? 1 : 0;
+      ++told;
+    }
+  }
+  CHECK(told == 2);
+  CHECK(beyond == 1);
 }
 
 TEST_CASE("a pass that combines partial results is explained beside the kernel that left them") {

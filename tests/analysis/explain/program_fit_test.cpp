@@ -74,6 +74,7 @@ TEST_CASE("a candidate's own bytes lead back to it") {
         candidates[static_cast<std::size_t>(random.between(0, static_cast<int>(candidates.size()) - 1))];
     KernelGroup kernel = kernel_with(hidden.bytes.read_bytes, hidden.bytes.write_bytes);
     if (!hidden.tiled()) kernel.name = hidden.name == "fill" ? "zero the sums" : hidden.name;
+    if (!hidden.library.empty()) kernel.name = hidden.library;
     kernel.measured["reduction_bytes"] = static_cast<double>(hidden.reduce_bytes);
     kernel.launch.grid = {std::max<std::int64_t>(1, hidden.num_ctas), 1, 1};
     const KernelFit fit = fit_kernel(kernel, candidates);

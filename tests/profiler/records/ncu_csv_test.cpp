@@ -125,6 +125,24 @@ TEST_CASE("Nsight Compute's page for people is read too, unless it is rounded") 
                        BadInput);
 }
 
+TEST_CASE("the page and the table that Nsight Compute 2025.3 wrote of a launch on an H200 say the same") {
+  const auto text_of = [](const char* name) {
+    std::ifstream file(std::string(TILESCOPE_SOURCE_DIR) + "/tests/profiler/records/" + name);
+    return std::string(std::istreambuf_iterator(file), {});
+  };
+  const auto page = parse_ncu_text("page", text_of("ncu_raw_page.txt"));
+  const auto table = parse_ncu_csv("table", text_of("ncu_raw_page.csv"));
+  REQUIRE(page.size() == 1);
+  REQUIRE(table.size() == 1);
+  CHECK(page[0].name == table[0].name);
+  CHECK(page[0].name.ends_with("0, 1, 0, 0, 1, 1, 0, 0>(Flash_fwd_params)"));
+  CHECK(page[0].launch.grid == std::array<std::int64_t, 3>{16, 1, 8});
+  CHECK(page[0].launch.block == table[0].launch.block);
+  CHECK(page[0].counters == table[0].counters);
+  CHECK(page[0].counters.at("l1tex__m_xbar2l1tex_read_bytes.sum") == 37748736);
+  CHECK(page[0].counters.at("launch__shared_mem_per_block") == 50176);
+}
+
 TEST_CASE("a table of Nsight Compute says what launches had, and is refused where it is rounded") {
   std::string table = kTable;
   const auto replace = [&table](const char* what, const char* by) {

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes the records of this folder on a machine with a GPU, PyTorch and Triton: each problem's kernels with their
+# Makes the records of reports/foreign on a machine with a GPU, PyTorch and Triton: each problem's kernels with their
 # bytes and what these are made of. TILESCOPE names the program.
 # collect.sh [FOLDER [--drawn SEED COUNT]]: the three problems below, or COUNT drawn ones
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-script=reports/foreign/attention_kernels.py
+cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
+script=analysis/studies/foreign/attention_kernels.py
 out=${1:-reports/foreign}
 tilescope=${TILESCOPE:-./tilescope}
 
@@ -20,7 +20,7 @@ collect() {
 if [[ ${2:-} == --drawn ]]; then
   # The problems stand beside their records; Triton compiles them all at once.
   mkdir -p "$out"
-  python3 reports/foreign/draw.py "$3" "$4" >"$out/problems.txt"
+  python3 analysis/studies/foreign/draw.py "$3" "$4" >"$out/problems.txt"
   number=0
   while read -r -a problem; do
     python3 "$script" --warm "${problem[@]}" </dev/null &
