@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "emulator/machine/happens_before.hpp"
+#include "emulator/machine/cta_order.hpp"
 #include "emulator/machine/launch_parts.hpp"
 #include "emulator/machine/observer.hpp"
 #include "emulator/machine/warp_turn.hpp"
@@ -103,10 +103,9 @@ std::unique_ptr<Cta> Machine::make_cta(Cluster& cluster, unsigned rank, const Ex
     cta->warps.push_back(
         std::make_unique<Warp>(*cta, begin / kLanes, static_cast<LaneMask>((1ull << lanes) - 1)));
   }
-  // Clocks are a CTA's: of clusters, in which others reach its memory, no races are told.
-  if (run_.options.races && launch().cluster.count() == 1) {
-    cta->order = std::make_shared<HappensBefore>((threads + kLanes - 1) / kLanes * kLanes, cta->shared_end,
-                                                 cta->shared.data(), &program_.kernel);
+  if (cluster.account) {
+    cluster.account->watch(rank, cta->shared.data());
+    cta->order = std::make_shared<CtaOrder>(cluster.account, rank);
   }
   if (table_.on_cta_begin) table_.on_cta_begin(*cta);
   if (run_.options.observer) run_.options.observer->begin(*cta);
@@ -120,6 +119,12 @@ void Machine::begin_cluster() {
   const Extent first{number % clusters.x * size.x, number / clusters.x % clusters.y * size.y,
                      number / clusters.x / clusters.y * size.z};
   Cluster& cluster = *resident_.emplace_back(std::make_unique<Cluster>());
+  const auto ctas = static_cast<std::uint32_t>(size.count());
+  const auto threads = static_cast<std::uint32_t>(launch().block.count() + kLanes - 1) / kLanes * kLanes;
+  if (run_.options.races && std::uint64_t{ctas} * threads <= kMostOrderedThreads) {
+    const std::uint32_t shared_end = program_.kernel.dynamic_shared_begin + launch().dynamic_shared_bytes;
+    cluster.account = std::make_shared<HappensBefore>(threads, shared_end, &program_.kernel, ctas);
+  }
   for (unsigned rank = 0; rank < size.count(); ++rank) {
     const Extent index{first.x + rank % size.x, first.y + rank / size.x % size.y,
                        first.z + rank / size.x / size.y};
@@ -134,12 +139,12 @@ void Machine::end_cluster(Cluster& cluster) {
   for (const auto& cta : cluster.ctas) {
     if (table_.on_cta_end) table_.on_cta_end(*cta);
     cta->async.finish([](const AsyncOperation&) { return true; });
-    if (cta->order) {
-      cta->order->settle();
-      add_new_races(run_.report.races, cta->order->races());
-      add_new_races(run_.report.unwritten_reads, cta->order->unwritten_reads());
-    }
     if (run_.options.observer) run_.options.observer->end(*cta);
+  }
+  if (cluster.account) {
+    cluster.account->end();
+    add_new_races(run_.report.races, cluster.account->races());
+    add_new_races(run_.report.unwritten_reads, cluster.account->unwritten_reads());
   }
   progress_.ended();
   resident_.erase(std::find_if(resident_.begin(), resident_.end(),

@@ -78,9 +78,11 @@ Outcome send_run(Warp& warp, const ptx::Instruction& instruction) {
       std::memcpy(run.data(), sender.shared_range(from, bytes), bytes);
       return run;
     };
-    issue_load(warp, instruction, lane, target, barrier, nullptr,
-               {bytes, offset_of_shared_address(barrier),
-                chunks_of_run(offset_of_shared_address(target), bytes), read});
+    BulkLoad sent{bytes, offset_of_shared_address(barrier),
+                  chunks_of_run(offset_of_shared_address(target), bytes), read};
+    sent.sender = &sender;
+    sent.from = from;
+    issue_load(warp, instruction, lane, target, barrier, nullptr, std::move(sent));
   });
   return Outcome::next;
 }

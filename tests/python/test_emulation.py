@@ -96,13 +96,16 @@ FAULTS = {
     "shared_used_again": ("race", [cases.draw(256), np.zeros(256, np.float32)], 128),
     "transposed_index": ("out of bounds", [cases.draw(8, 16), np.zeros((8, 16), np.float32), 8, 16], (16, 8)),
     "bins_beyond_the_array": ("out of bounds", [cases.whole(60, 100000, 128), np.zeros(64, np.int32)], 128),
+    "partial_sums_of_a_cluster": ("race", [cases.draw(64), np.zeros(64, np.float32)], 32),
+    "leaves_its_cluster": ("race", [cases.draw(128), np.zeros(128, np.float32)], 64),
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_faults_are_named_with_their_line(name):
     kind, arguments, threads = FAULTS[name]
-    result = ts.emulate(COMPILED[name]["ptx"], grid=1, block=threads, args=arguments, races=True)
+    grid = 2 if "cluster" in name else 1
+    result = ts.emulate(COMPILED[name]["ptx"], grid=grid, block=threads, args=arguments, races=True)
     found = [finding for finding in result.errors if finding.kind == kind]
     assert found, result.findings
     assert place_of("FAULT", f"faults/{name}.cu") in [place for finding in found for place in finding.places]
