@@ -266,7 +266,7 @@ def test_budgets_take_emulated_kernels(byte_budget):
         byte_budget.emulate(made["ptx"], grid=5, block=128, args=args, sm_l2_write_bytes="x1")
     with pytest.raises(ts.BadInput, match="whose least is known"):
         byte_budget.emulate(made["ptx"], grid=5, block=128, args=args, l2_read_sectors="x1")
-    with pytest.raises(ts.ByteBudgetExceeded, match="sm_l2_write_bytes is 40 kB"):
+    with pytest.raises(ts.ByteBudgetExceeded, match="sm_l2_write_bytes is 40 kB.*of these triton_kernels.py:"):
         byte_budget.emulate(made["ptx"], grid=5, block=128, args=args, sm_l2_write_bytes=19999)
     with pytest.raises(ts.CheckFailed, match="out of bounds"):
         byte_budget.emulate(made["ptx"], grid=6, block=128, args=[*args[:3], 9999, None, None], sm_l2_read_bytes="1 MB")
