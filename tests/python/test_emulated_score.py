@@ -64,8 +64,29 @@ def test_spills_that_were_counted_are_taken_off_and_said():
     assert failures(matmul_fp16=spilled[:1]) != []
 
 
+def test_what_was_counted_and_timed_is_joined_into_one_file(tmp_path):
+    (tmp_path / "kernels.json").write_text(json.dumps(counted()))
+    for number in range(11):
+        (tmp_path / f"rung-{number}.json").write_text(json.dumps({"rung": number}))
+    (tmp_path / "memcheck.txt").write_text(
+        "========= COMPUTE-SANITIZER\nadd: right, 0.000250 s\nmul: WRONG: x, 0.1 s\n"
+    )
+    compare.join(tmp_path)
+    (joined,) = compare.records(tmp_path, "*")
+    assert joined["kernels"] == counted()
+    assert [each["rung"] for each in joined["rungs"]] == list(range(11))
+    assert joined["seconds"] == {"memcheck": {"add": 0.00025}}
+
+
+def test_sums_that_are_as_foreseen_stand_in_a_sentence():
+    rows = compare.of_kernels(FORESEEN, counted(vector_add=[("sm_l2_write_bytes", -9e6)]))
+    told = compare.table(rows)
+    assert told.count("| vector_add | write |") == 1 and "**" in told
+    assert f"{len(rows) - 1} sums: " in told and "softmax_1024 read and write" in told
+
+
 def test_what_ncu_wrote_is_read_as_the_profilers_record():
-    record = kept("kernels.json.gz")
+    record = kept("measured.json.gz")["kernels"]
     names = sorted(record["kernels"][0]["counters"])
     lines = ["==PROF== Connected", ",".join(f'"{name}"' for name in ["ID", "Kernel Name", "Grid Size", *names])]
     lines.append(",".join('""' for _ in range(3 + len(names))))
