@@ -124,6 +124,7 @@ KernelResult observe(const ptx::Module& module, const Launch& launch, const Memo
     result.completed = true;
   } catch (const DeviceError& error) {
     result.findings.push_back({error.kind, lines.of(error.lines), error.what()});
+    add_races(result.findings, error.races, FindingKind::race, lines);
   }
   result.counts = counter.counts(module, result.report);
   add_races(result.findings, result.report.races, FindingKind::race, lines);

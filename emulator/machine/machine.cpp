@@ -27,9 +27,11 @@ class Machine {
         next_cluster_(part.begin),
         end_cluster_(part.end) {}
 
+  /// @throws DeviceError with the races up to there
   Report execute();
 
  private:
+  void execute_all();
   void copy_parameters();
   std::uint64_t make_cooperative();
   void begin_cluster();
@@ -192,7 +194,7 @@ void Machine::turn() {
     fail("deadlock: every warp waits for another", FindingKind::hang);
 }
 
-Report Machine::execute() {
+void Machine::execute_all() {
   copy_parameters();
   const std::uint64_t most_resident = make_cooperative();
   while (next_cluster_ < end_cluster_ || !warps_.empty()) {
@@ -207,6 +209,18 @@ Report Machine::execute() {
       fail(fmt::format("{} instructions and no end", progress_.steps()), FindingKind::hang);
   }
   run_.report.executed = program_.executed;
+}
+
+Report Machine::execute() {
+  try {
+    execute_all();
+  } catch (DeviceError& error) {
+    for (const auto& cluster : resident_) {
+      if (cluster->account) add_new_races(run_.report.races, cluster->account->races());
+    }
+    error.races = run_.report.races;
+    throw;
+  }
   return run_.report;
 }
 
