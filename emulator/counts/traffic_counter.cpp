@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator/counts/traffic_counter.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <memory>
 #include <tuple>
@@ -14,9 +12,8 @@ namespace tilescope::gpu::emulator {
 namespace {
 
 constexpr std::uint64_t kBankBytes = 128;
-constexpr unsigned kMostMetSectors = 16;
-// What is kept of fetches: 256 MB at most.
-constexpr std::uint64_t kMostKeptFetches = 1u << 25, kSectorMask = (1ull << 48) - 1, kMostSites = 1u << 16;
+constexpr unsigned kMostMetSectors = 16;  // of a store that meets another warp's
+constexpr std::uint64_t kSectorMask = (1ull << 48) - 1, kMostSites = 1u << 16;
 
 std::uint64_t number_of(const Cta& cta) {
   const Extent& grid = cta.run.launch.grid;
@@ -328,30 +325,6 @@ void TrafficCounter::add_metrics(KernelCounts& counts, const Report& report) con
       {"shared_wavefronts", static_cast<double>(sum.wavefronts)},
       {"warp_instructions", static_cast<double>(report.steps)},
   };
-}
-
-void TrafficCounter::add_notes(KernelCounts& counts) const {
-  const double hits = counts.metrics.at("l1_load_hit_bytes"), read = counts.metrics.at("sm_l2_read_bytes");
-  if (static_cast<double>(counts.least_read_bytes) < read + hits) {
-    counts.notes.push_back(fmt::format(
-        "modelled: loads of {:.0f} B hit in an L1 of {} KiB, least recently used, that {} CTAs at once of an "
-        "SM (by threads, shared memory{}) share{}; {} to {:.0f} B are read, by timing",
-        hits, residency_.l1_bytes / 1024, residency_.ctas,
-        residency_.registers_known ? " and registers" : "; registers are not known",
-        kept_fetches_ > kMostKeptFetches ? ", each for itself, as they load too much" : "",
-        counts.least_read_bytes, read + hits));
-  }
-  if (races_ && !accesses_)
-    counts.notes.push_back("races between CTAs were not looked for: the buffers are too large");
-  const double merged = counts.metrics.at("merged_store_bytes");
-  const auto least = static_cast<double>(counts.least_write_bytes);
-  if (const double written = counts.metrics.at("sm_l2_write_bytes"); least < written + merged) {
-    counts.notes.push_back(
-        fmt::format("modelled: stores cover sectors in part, and L1 sends two of a warp in a row as one, and "
-                    "half of those of two warps; "
-                    "{:.0f} to {:.0f} B are written, by timing",
-                    least, written + merged));
-  }
 }
 
 }  // namespace tilescope::gpu::emulator

@@ -39,6 +39,7 @@ class TrafficCounter : public Observer {
   const GlobalAccesses* accesses() const { return accesses_ ? &*accesses_ : nullptr; }
 
  private:
+  static constexpr std::uint64_t kMostKeptFetches = 1u << 25;  // 256 MB at most
   /// Of one instruction. Sectors are of 32 bytes.
   struct SiteCounts {
     std::uint64_t requests = 0, asked_bytes = 0, sectors = 0, least_sectors = 0;
