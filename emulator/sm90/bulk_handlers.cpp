@@ -2,6 +2,7 @@
 // Bulk copies of runs of bytes, without a tensor map: into shared memory, counted by an mbarrier; out of it,
 // stored or reduced, in groups of the thread that issues them; between the shared memories of a cluster.
 #include <cstring>
+#include <utility>
 
 #include "emulator/machine/address_space.hpp"
 #include "emulator/machine/observer.hpp"

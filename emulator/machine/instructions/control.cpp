@@ -2,6 +2,7 @@
 // Branches, exits, and instructions that only say something to the device.
 #include <string>
 
+#include "emulator/machine/cta_order.hpp"
 #include "emulator/machine/lanes.hpp"
 
 namespace tilescope::gpu::emulator {
