@@ -10,6 +10,7 @@
 
 #include "emulator/counts/traffic_counter.hpp"
 #include "emulator/emulator.hpp"
+#include "emulator/machine/cta_order.hpp"
 #include "emulator/machine/launch_parts.hpp"
 
 namespace tilescope::gpu::emulator {
@@ -88,11 +89,10 @@ void add_costs(std::vector<Finding>& findings, const KernelCounts& counts) {
 
 /// Races that were asked for and cannot be found.
 void add_limits(std::vector<std::string>& notes, const Launch& launch, const TrafficCounter& counter) {
-  if (launch.cluster.count() > 1)
-    notes.emplace_back(
-        "races in shared memory were not looked for: CTAs of a cluster reach into each other's, for which "
-        "there is no "
-        "account");
+  if (launch.cluster.count() * launch.block.count() > kMostOrderedThreads)
+    notes.push_back(
+        fmt::format("races in shared memory were not looked for: a cluster of more than {} threads",
+                    kMostOrderedThreads));
   if (!counter.accesses())
     notes.emplace_back("races between CTAs were not looked for: the buffers are too large for an account");
   else if (launch.grid.count() > launch.cluster.count() && may_order_ctas(*launch.kernel))
@@ -124,6 +124,7 @@ KernelResult observe(const ptx::Module& module, const Launch& launch, const Memo
     result.completed = true;
   } catch (const DeviceError& error) {
     result.findings.push_back({error.kind, lines.of(error.lines), error.what()});
+    add_races(result.findings, error.races, FindingKind::race, lines);
   }
   result.counts = counter.counts(module, result.report);
   add_races(result.findings, result.report.races, FindingKind::race, lines);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator/counts/traffic_counter.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <memory>
 #include <tuple>
@@ -14,8 +12,8 @@ namespace tilescope::gpu::emulator {
 namespace {
 
 constexpr std::uint64_t kBankBytes = 128;
-// What is kept of fetches: 256 MB at most.
-constexpr std::uint64_t kMostKeptFetches = 1u << 25, kSectorMask = (1ull << 48) - 1, kMostSites = 1u << 16;
+constexpr unsigned kMostMetSectors = 16;  // of a store that meets another warp's
+constexpr std::uint64_t kSectorMask = (1ull << 48) - 1, kMostSites = 1u << 16;
 
 std::uint64_t number_of(const Cta& cta) {
   const Extent& grid = cta.run.launch.grid;
@@ -139,9 +137,10 @@ void TrafficCounter::load(CtaCounts& cta, std::size_t site, std::uint64_t sector
     cta.fetches.push_back({sector & kSectorMask, static_cast<std::uint16_t>(site)});
 }
 
-/// Of stores that cover a sector in part, L1 sends two that follow one another in a warp as one. How many do
-/// is a matter of timing on a device: on an H200, of 4 in a row 2.03 were left, and of 2 in a row 1.09
-/// and 1.55.
+/// Of stores that cover a sector in part, L1 sends two that follow one another in a warp as one, and half of
+/// those by two warps of a CTA, unless a store scatters over many sectors. How many do is a matter of timing
+/// on a device: of 4 in a row 1.4 to 2.0 were left on an H100 and an H200; by two warps, where stores of 16
+/// sectors or fewer met, 1 to 71 % of the second ones were sent, and 99 % where stores of 32 did.
 void TrafficCounter::store(CtaCounts& cta, SiteCounts& counts, std::uint32_t warp, const Sectors& sectors) {
   std::vector<std::uint64_t>& before = cta.unmerged[warp];
   std::vector<std::uint64_t> unmerged;
@@ -149,8 +148,12 @@ void TrafficCounter::store(CtaCounts& cta, SiteCounts& counts, std::uint32_t war
     const auto [sector, bytes] = sectors.all[i];
     ++counts.store_sectors;
     const bool whole = bytes == kSectorBytes;
-    counts.least_sectors_stored += whole || cta.partly_stored.insert(sector).second;
-    const bool merges = !whole && std::binary_search(before.begin(), before.end(), sector);
+    const auto [first, is_new] =
+        whole ? std::pair(cta.partly_stored.end(), true) : cta.partly_stored.try_emplace(sector, warp);
+    counts.least_sectors_stored += is_new;
+    const bool meets = !is_new && first->second != warp && sectors.count <= kMostMetSectors;
+    const bool merges = !whole && (std::binary_search(before.begin(), before.end(), sector) ||
+                                   (meets && ++cta.met_stores % 2 == 1));
     counts.merged_sectors += !merges;
     if (!merges) ask(cta, sector, L2Access::store);
     if (!whole && !merges) unmerged.push_back(sector);
@@ -322,29 +325,6 @@ void TrafficCounter::add_metrics(KernelCounts& counts, const Report& report) con
       {"shared_wavefronts", static_cast<double>(sum.wavefronts)},
       {"warp_instructions", static_cast<double>(report.steps)},
   };
-}
-
-void TrafficCounter::add_notes(KernelCounts& counts) const {
-  const double hits = counts.metrics.at("l1_load_hit_bytes"), read = counts.metrics.at("sm_l2_read_bytes");
-  if (static_cast<double>(counts.least_read_bytes) < read + hits) {
-    counts.notes.push_back(fmt::format(
-        "modelled: loads of {:.0f} B hit in an L1 of {} KiB, least recently used, that {} CTAs at once of an "
-        "SM (by threads, shared memory{}) share{}; {} to {:.0f} B are read, by timing",
-        hits, residency_.l1_bytes / 1024, residency_.ctas,
-        residency_.registers_known ? " and registers" : "; registers are not known",
-        kept_fetches_ > kMostKeptFetches ? ", each for itself, as they load too much" : "",
-        counts.least_read_bytes, read + hits));
-  }
-  if (races_ && !accesses_)
-    counts.notes.push_back("races between CTAs were not looked for: the buffers are too large");
-  const double merged = counts.metrics.at("merged_store_bytes");
-  const auto least = static_cast<double>(counts.least_write_bytes);
-  if (const double written = counts.metrics.at("sm_l2_write_bytes"); least < written + merged) {
-    counts.notes.push_back(fmt::format(
-        "modelled: stores cover sectors in part, and L1 sends two of a warp in a row as one; {:.0f} to "
-        "{:.0f} B are written, by timing",
-        least, written + merged));
-  }
 }
 
 }  // namespace tilescope::gpu::emulator

@@ -7,7 +7,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 #include "emulator/counts/global_accesses.hpp"
@@ -39,6 +39,7 @@ class TrafficCounter : public Observer {
   const GlobalAccesses* accesses() const { return accesses_ ? &*accesses_ : nullptr; }
 
  private:
+  static constexpr std::uint64_t kMostKeptFetches = 1u << 25;  // 256 MB at most
   /// Of one instruction. Sectors are of 32 bytes.
   struct SiteCounts {
     std::uint64_t requests = 0, asked_bytes = 0, sectors = 0, least_sectors = 0;
@@ -63,7 +64,8 @@ class TrafficCounter : public Observer {
     FetchesOfSms::OfCta fetches;
     std::uint64_t turns = 0;  // sectors asked of the L2
     std::vector<L2Request> requests;
-    std::unordered_set<std::uint64_t> partly_stored;  // sectors that a store covered in part
+    std::unordered_map<std::uint64_t, std::uint32_t> partly_stored;  // sectors, and which warp was the first
+    std::uint64_t met_stores = 0;  // of sectors that another warp had stored in part
     /// Of each warp, those of its last store that L1 may still merge with its next.
     std::map<std::uint32_t, std::vector<std::uint64_t>> unmerged;
   };

@@ -16,6 +16,7 @@
 
 namespace tilescope::gpu::emulator {
 
+class CtaOrder;
 class HappensBefore;
 class Warp;
 struct Cta;
@@ -37,6 +38,7 @@ struct NamedBarrier {
 struct Cluster {
   std::vector<std::unique_ptr<Cta>> ctas;  // by rank
   std::any extension;                      // state of sm90/
+  std::shared_ptr<HappensBefore> account;  // where races are looked for
 };
 
 /// What the whole of a launch shares.
@@ -78,9 +80,9 @@ struct Cta {
   /// Called after a store of ordinary instructions to shared memory (the generic proxy), once for each lane.
   void (*on_shared_store)(Warp& writer, Cta& owner, int lane, std::uint32_t offset,
                           std::uint32_t bytes) = nullptr;
-  std::any extension;                    // state of sm90/
-  std::any observed;                     // state of the observer
-  std::shared_ptr<HappensBefore> order;  // where races are looked for
+  std::any extension;               // state of sm90/
+  std::any observed;                // state of the observer
+  std::shared_ptr<CtaOrder> order;  // where races are looked for
 
   /// Host memory of a 32-bit shared address, that of another CTA of the cluster where it names one. Throws a
   /// Fault beyond its end, and where `bytes` does not divide the address.

@@ -12,7 +12,7 @@ namespace tilescope::gpu::emulator {
 namespace {
 
 constexpr std::uint32_t kWordBytes = 4;
-constexpr std::uint32_t kMaxAgents = 128;
+constexpr std::uint32_t kMaxAgents = 128;  // of a CTA
 
 /// Of an access, in a word: bytes are a bit each.
 std::uint32_t first_byte(std::uint32_t word, std::uint8_t bytes) {
@@ -21,19 +21,22 @@ std::uint32_t first_byte(std::uint32_t word, std::uint8_t bytes) {
 
 }  // namespace
 
-HappensBefore::HappensBefore(std::uint32_t threads, std::uint32_t shared_end, const std::byte* shared,
-                             const ptx::Kernel* kernel)
-    : threads_(threads),
-      shared_(shared),
+HappensBefore::HappensBefore(std::uint32_t threads, std::uint32_t shared_end, const ptx::Kernel* kernel,
+                             std::uint32_t ctas)
+    : ctas_(ctas),
+      threads_(threads * ctas),
+      agents_end_(threads_ + kMaxAgents * ctas),
+      cta_bytes_((shared_end + kWordBytes - 1) / kWordBytes * kWordBytes),
+      shared_(ctas),
       kernel_(kernel),
-      clocks_(threads, Clocks(threads + kMaxAgents, 0)),
-      words_((shared_end + kWordBytes - 1) / kWordBytes),
+      clocks_(threads_, Clocks(agents_end_, 0)),
+      words_(std::size_t{cta_bytes_} / kWordBytes * ctas),
       written_(words_.size()) {
-  for (std::uint32_t thread = 0; thread < threads; ++thread) clocks_[thread][thread] = 1;
+  for (std::uint32_t thread = 0; thread < threads_; ++thread) clocks_[thread][thread] = 1;
 }
 
 void HappensBefore::merge(Clocks& into, const Clocks& from) const {
-  if (into.empty()) into.resize(threads_ + kMaxAgents);
+  if (into.empty()) into.resize(agents_end_);
   for (std::size_t i = 0; i < into.size(); ++i) into[i] = std::max(into[i], from[i]);
 }
 
@@ -72,6 +75,16 @@ void HappensBefore::arrive(Meeting meeting, std::uint32_t agent, Clock clock, co
   arriving[agent] = std::max(arriving[agent], clock);
 }
 
+void HappensBefore::fence(std::uint32_t thread) {
+  fenced_[thread] = clocks_[thread];
+  ++clocks_[thread][thread];  // what it does next is not before the fence
+}
+
+void HappensBefore::arrive_relaxed(Meeting meeting, std::uint32_t thread) {
+  if (const auto fenced = fenced_.find(thread); fenced != fenced_.end())
+    merge(arriving_[meeting], fenced->second);
+}
+
 void HappensBefore::complete(Meeting meeting) {
   if (const auto arriving = arriving_.find(meeting); arriving != arriving_.end()) {
     merge(arrived_[meeting], arriving->second);
@@ -92,7 +105,7 @@ bool HappensBefore::has_agent(const std::string& name) const {
 std::uint32_t HappensBefore::agent(const std::string& name) {
   const auto found = std::find(agents_.begin(), agents_.end(), name);
   if (found != agents_.end()) return threads_ + static_cast<std::uint32_t>(found - agents_.begin());
-  if (agents_.size() == kMaxAgents) throw std::runtime_error("too many agents of shared memory");
+  if (threads_ + agents_.size() == agents_end_) throw std::runtime_error("too many agents of shared memory");
   agents_.push_back(name);
   return threads_ + static_cast<std::uint32_t>(agents_.size()) - 1;
 }
@@ -127,7 +140,7 @@ void HappensBefore::initialise(std::uint32_t offset, std::uint32_t bytes) {
 
 void HappensBefore::note_unwritten(const Access& read, std::uint32_t word) {
   if (!reported_reads_.insert(read.line).second) return;
-  unwritten_reads_.push_back({shared_place(kernel_, first_byte(word, read.bytes)) + ": " + name_of(read.who) +
+  unwritten_reads_.push_back({place_of(first_byte(word, read.bytes)) + ": " + name_of(read.who) +
                                   " reads at PTX line " + std::to_string(read.line) + " what nobody wrote",
                               read.line, read.line});
 }
@@ -146,8 +159,8 @@ void HappensBefore::note_word(const Access& access, const Clocks& known, std::ui
     const bool ordered = earlier.clock <= known[earlier.who];
     const bool same = earlier.who == access.who && access.who < threads_;
     if (!ordered && !same && (earlier.is_write || access.is_write)) {
-      const bool together = shared_ && earlier.is_write && access.is_write && earlier.line == access.line &&
-                            earlier.who < threads_ && access.who < threads_;
+      const bool together = shared_[word * kWordBytes / cta_bytes_] && earlier.is_write && access.is_write &&
+                            earlier.line == access.line && earlier.who < threads_ && access.who < threads_;
       if (together) {
         suspects_.push_back({earlier, access, word, value_of(word)});
       } else {
@@ -163,8 +176,9 @@ void HappensBefore::note_word(const Access& access, const Clocks& known, std::ui
 }
 
 std::uint32_t HappensBefore::value_of(std::uint32_t word) const {
+  const std::uint32_t byte = word * kWordBytes;
   std::uint32_t value;
-  std::memcpy(&value, shared_ + std::size_t{word} * kWordBytes, sizeof value);
+  std::memcpy(&value, shared_[byte / cta_bytes_] + byte % cta_bytes_, sizeof value);
   return value;
 }
 
@@ -181,13 +195,43 @@ void HappensBefore::report(const Access& first, const Access& second, std::uint3
     return name_of(access.who) + (access.is_write ? " writes" : " reads") + " at PTX line " +
            std::to_string(access.line);
   };
-  found_.push_back({shared_place(kernel_, first_byte(word, first.bytes & second.bytes)) + ": " +
-                        words(first) + ", " + words(second) + ", and nothing orders the two",
+  found_.push_back({place_of(first_byte(word, first.bytes & second.bytes)) + ": " + words(first) + ", " +
+                        words(second) + ", and nothing orders the two",
                     first.line, second.line});
 }
 
+void HappensBefore::reach(std::uint32_t thread, std::uint32_t rank, int line) {
+  reached_[{thread, rank}] = {clocks_[thread][thread], line};
+}
+
+void HappensBefore::end() {
+  settle();
+  for (const auto& [who_and_rank, reached] : reached_) {
+    const auto& [who, rank] = who_and_rank;
+    const Clocks* const begin = &clocks_[std::size_t{rank} * threads_of_cta()];
+    const bool is_known = std::any_of(
+        begin, begin + threads_of_cta(),
+        [&, thread = who, last = reached.clock](const Clocks& clocks) { return clocks[thread] >= last; });
+    if (is_known || !reported_.insert({reached.line, 0}).second) continue;
+    found_.push_back({name_of(who) + " reaches at PTX line " + std::to_string(reached.line) +
+                          " into the shared memory" + of_cta(rank) +
+                          ", which may have ended by then: no thread of it waits for that",
+                      reached.line, reached.line});
+  }
+  reached_.clear();
+}
+
+std::string HappensBefore::of_cta(std::uint32_t rank) const {
+  return ctas_ == 1 ? "" : " of CTA " + std::to_string(rank) + " of the cluster";
+}
+
+std::string HappensBefore::place_of(std::uint32_t byte) const {
+  return shared_place(kernel_, byte % cta_bytes_) + of_cta(byte / cta_bytes_);
+}
+
 std::string HappensBefore::name_of(std::uint32_t who) const {
-  return who < threads_ ? "thread " + std::to_string(who) : agents_[who - threads_];
+  if (who >= threads_) return agents_[who - threads_];
+  return "thread " + std::to_string(who % threads_of_cta()) + of_cta(who / threads_of_cta());
 }
 
 }  // namespace tilescope::gpu::emulator

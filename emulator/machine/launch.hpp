@@ -73,7 +73,8 @@ struct DeviceError : std::runtime_error {
                        std::vector<int> lines = {})
       : std::runtime_error(what), kind(kind), lines(std::move(lines)) {}
   FindingKind kind;
-  std::vector<int> lines;  // of the PTX
+  std::vector<int> lines;   // of the PTX
+  std::vector<Race> races;  // that were found before
 };
 
 /// A launch that would take longer than Options::most_seconds.

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "emulator/machine/happens_before.hpp"
+#include "emulator/machine/cta_order.hpp"
 #include "emulator/machine/launch_parts.hpp"
 #include "emulator/machine/observer.hpp"
 #include "emulator/machine/warp_turn.hpp"
@@ -27,9 +27,11 @@ class Machine {
         next_cluster_(part.begin),
         end_cluster_(part.end) {}
 
+  /// @throws DeviceError with the races up to there
   Report execute();
 
  private:
+  void execute_all();
   void copy_parameters();
   std::uint64_t make_cooperative();
   void begin_cluster();
@@ -103,10 +105,9 @@ std::unique_ptr<Cta> Machine::make_cta(Cluster& cluster, unsigned rank, const Ex
     cta->warps.push_back(
         std::make_unique<Warp>(*cta, begin / kLanes, static_cast<LaneMask>((1ull << lanes) - 1)));
   }
-  // Clocks are a CTA's: of clusters, in which others reach its memory, no races are told.
-  if (run_.options.races && launch().cluster.count() == 1) {
-    cta->order = std::make_shared<HappensBefore>((threads + kLanes - 1) / kLanes * kLanes, cta->shared_end,
-                                                 cta->shared.data(), &program_.kernel);
+  if (cluster.account) {
+    cluster.account->watch(rank, cta->shared.data());
+    cta->order = std::make_shared<CtaOrder>(cluster.account, rank);
   }
   if (table_.on_cta_begin) table_.on_cta_begin(*cta);
   if (run_.options.observer) run_.options.observer->begin(*cta);
@@ -120,6 +121,12 @@ void Machine::begin_cluster() {
   const Extent first{number % clusters.x * size.x, number / clusters.x % clusters.y * size.y,
                      number / clusters.x / clusters.y * size.z};
   Cluster& cluster = *resident_.emplace_back(std::make_unique<Cluster>());
+  const auto ctas = static_cast<std::uint32_t>(size.count());
+  const auto threads = static_cast<std::uint32_t>(launch().block.count() + kLanes - 1) / kLanes * kLanes;
+  if (run_.options.races && std::uint64_t{ctas} * threads <= kMostOrderedThreads) {
+    const std::uint32_t shared_end = program_.kernel.dynamic_shared_begin + launch().dynamic_shared_bytes;
+    cluster.account = std::make_shared<HappensBefore>(threads, shared_end, &program_.kernel, ctas);
+  }
   for (unsigned rank = 0; rank < size.count(); ++rank) {
     const Extent index{first.x + rank % size.x, first.y + rank / size.x % size.y,
                        first.z + rank / size.x / size.y};
@@ -134,12 +141,12 @@ void Machine::end_cluster(Cluster& cluster) {
   for (const auto& cta : cluster.ctas) {
     if (table_.on_cta_end) table_.on_cta_end(*cta);
     cta->async.finish([](const AsyncOperation&) { return true; });
-    if (cta->order) {
-      cta->order->settle();
-      add_new_races(run_.report.races, cta->order->races());
-      add_new_races(run_.report.unwritten_reads, cta->order->unwritten_reads());
-    }
     if (run_.options.observer) run_.options.observer->end(*cta);
+  }
+  if (cluster.account) {
+    cluster.account->end();
+    add_new_races(run_.report.races, cluster.account->races());
+    add_new_races(run_.report.unwritten_reads, cluster.account->unwritten_reads());
   }
   progress_.ended();
   resident_.erase(std::find_if(resident_.begin(), resident_.end(),
@@ -187,7 +194,7 @@ void Machine::turn() {
     fail("deadlock: every warp waits for another", FindingKind::hang);
 }
 
-Report Machine::execute() {
+void Machine::execute_all() {
   copy_parameters();
   const std::uint64_t most_resident = make_cooperative();
   while (next_cluster_ < end_cluster_ || !warps_.empty()) {
@@ -202,6 +209,18 @@ Report Machine::execute() {
       fail(fmt::format("{} instructions and no end", progress_.steps()), FindingKind::hang);
   }
   run_.report.executed = program_.executed;
+}
+
+Report Machine::execute() {
+  try {
+    execute_all();
+  } catch (DeviceError& error) {
+    for (const auto& cluster : resident_) {
+      if (cluster->account) add_new_races(run_.report.races, cluster->account->races());
+    }
+    error.races = run_.report.races;
+    throw;
+  }
   return run_.report;
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "emulator/machine/address_space.hpp"
-#include "emulator/machine/happens_before.hpp"
+#include "emulator/machine/cta_order.hpp"
 #include "emulator/machine/observer.hpp"
 #include "emulator/machine/shared_places.hpp"
 
@@ -127,20 +127,22 @@ void tell_shared(Warp& warp, std::uint32_t address, std::uint32_t bytes, Purpose
   if (purpose != Purpose::load && owner.on_shared_store) {
     owner.on_shared_store(warp, owner, lane, offset, bytes);
   }
-  if (!owner.order || &owner != &warp.cta) return;
-  if (purpose == Purpose::atomic) return owner.order->initialise(offset, bytes);
-  if (purpose == Purpose::copy) return;  // the copy itself tells, when it knows what it was issued upon
-  const auto thread = static_cast<std::uint32_t>(warp.thread(lane));
-  if (purpose == Purpose::load) {
-    owner.order->read(thread, offset, bytes, warp.instruction->line);
+  // Copies tell themselves, when they know what they were issued upon.
+  if (!owner.order || purpose == Purpose::copy) return;
+  const std::uint32_t who = warp.cta.order->in_cluster(static_cast<std::uint32_t>(warp.thread(lane)));
+  const int line = warp.instruction->line;
+  if (purpose == Purpose::atomic) {
+    owner.order->update_by(who, offset, bytes, line);
+  } else if (purpose == Purpose::load) {
+    owner.order->read_by(who, offset, bytes, line);
   } else {
-    owner.order->write(thread, offset, bytes, warp.instruction->line);
+    owner.order->write_by(who, offset, bytes, line);
   }
 }
 
 void tell_shared(Warp& warp, const Addresses& addresses, std::uint32_t bytes, Purpose purpose,
                  LaneMask lanes) {
-  if (warp.cta.order) warp.cta.order->settle();
+  if (warp.cta.order) warp.cta.order->account().settle();
   if (purpose == Purpose::store && warp.cta.order) lanes = without_repeats(warp, addresses, lanes);
   for_lanes(lanes, [&](int lane) {
     tell_shared(warp, static_cast<std::uint32_t>(addresses[lane]), bytes, purpose, lane);

@@ -25,11 +25,18 @@ std::string printable(std::string_view text, std::size_t most) {
   return line;
 }
 
+void Lexer::note_inline_asm(std::string_view comment) {
+  if (comment.starts_with("// begin inline asm")) inline_asm_ = ++inline_asms_;
+  if (comment.starts_with("// end inline asm")) inline_asm_ = 0;
+}
+
 void Lexer::skip_blanks() {
   const auto at = [&](std::size_t i) { return i < text_.size() ? text_[i] : '\0'; };
   while (place_ < text_.size()) {
     if (at(place_) == '/' && at(place_ + 1) == '/') {
+      const std::size_t begin = place_;
       place_ = std::min(text_.find('\n', place_), text_.size());
+      note_inline_asm(text_.substr(begin, place_ - begin));
     } else if (at(place_) == '/' && at(place_ + 1) == '*') {
       const std::size_t end = std::min(text_.find("*/", place_ + 2), text_.size() - 2) + 2;
       for (; place_ < end; ++place_) line_ += text_[place_] == '\n';
@@ -58,7 +65,7 @@ void Lexer::advance() {
   } else if (place_ < text_.size()) {
     ++place_;
   }
-  token_ = {text_.substr(begin, place_ - begin), line_};
+  token_ = {text_.substr(begin, place_ - begin), line_, inline_asm_};
 }
 
 void Lexer::expect(std::string_view what) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PTX text as words and signs. Comments are left out.
+// PTX text as words and signs. Comments are left out, but for where a compiler says that a statement of
+// inline assembly begins and ends.
 #pragma once
 
 #include <string>
@@ -12,6 +13,7 @@ namespace tilescope::gpu::emulator::ptx {
 struct Token {
   std::string_view text;
   int line = 0;
+  int inline_asm = 0;  // number of the statement that it is part of; 0: none
   bool is(std::string_view what) const { return text == what; }
 };
 
@@ -51,10 +53,12 @@ class Lexer {
  private:
   void advance();
   void skip_blanks();
+  void note_inline_asm(std::string_view comment);
 
   std::string_view text_;
   std::size_t place_ = 0;
   int line_ = 1;
+  int inline_asm_ = 0, inline_asms_ = 0;
   Token token_;
 };
 

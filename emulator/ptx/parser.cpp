@@ -237,7 +237,11 @@ SourcePlace Parser::read_file_and_line() {
   return place;
 }
 
+/// In a statement of inline assembly LLVM counts one line on for each line of the assembly: the first holds.
 void Parser::read_place(const Token& directive) {
+  if (directive.inline_asm != 0 && directive.inline_asm == placed_asm_)
+    return lexer_.skip_line(directive.line);
+  placed_asm_ = directive.inline_asm;
   place_ = read_file_and_line();
   inlined_at_.clear();
   while (lexer_.peek().line == directive.line && !lexer_.peek().text.empty()) {

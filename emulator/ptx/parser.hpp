@@ -97,6 +97,7 @@ class Parser {
   std::map<std::string_view, std::vector<Token>> branch_targets_;  // by label, of the body that is read
   SourcePlace place_;
   std::vector<SourcePlace> inlined_at_;
+  int placed_asm_ = 0;  // the statement of inline assembly whose place was told last
   std::map<SourcePlace, std::vector<SourcePlace>> around_;  // what was told last: .loc names one step
 };
 

@@ -36,6 +36,8 @@ void land(Cta& cta, const Landing& landing) {
   if (cta.order) {
     agent = cta.order->agent("the copies of " + state.barriers.named(load.barrier));
     clock = ++state.copies[load.barrier];
+    if (load.sender)
+      load.sender->order->read(agent, clock, landing.issued, load.from, load.bytes, landing.line);
   }
   load.chunks([&](std::uint32_t offset, std::uint32_t address) {
     std::memcpy(cta.shared_bytes(address, load.chunk), &bytes[offset], load.chunk);

@@ -9,7 +9,7 @@
 #include <functional>
 #include <vector>
 
-#include "emulator/machine/happens_before.hpp"
+#include "emulator/machine/cta_order.hpp"
 #include "emulator/sm90/reduction.hpp"
 #include "emulator/sm90/state.hpp"
 #include "emulator/sm90/tensor_map.hpp"
@@ -31,6 +31,8 @@ struct BulkLoad {
   std::uint32_t chunk = kBulkChunk;  // bytes that lie together
   bool by_engine = true;             // through the async proxy
   bool reduces = false;              // an atomic: no race with others
+  Cta* sender = nullptr;             // whose shared memory is read, from this offset on
+  std::uint32_t from = 0;
 };
 
 /// Issues a load to the CTA that `target` names, or to those that the mask does where it is a multicast.

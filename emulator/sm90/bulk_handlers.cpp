@@ -2,6 +2,7 @@
 // Bulk copies of runs of bytes, without a tensor map: into shared memory, counted by an mbarrier; out of it,
 // stored or reduced, in groups of the thread that issues them; between the shared memories of a cluster.
 #include <cstring>
+#include <utility>
 
 #include "emulator/machine/address_space.hpp"
 #include "emulator/machine/observer.hpp"
@@ -78,9 +79,11 @@ Outcome send_run(Warp& warp, const ptx::Instruction& instruction) {
       std::memcpy(run.data(), sender.shared_range(from, bytes), bytes);
       return run;
     };
-    issue_load(warp, instruction, lane, target, barrier, nullptr,
-               {bytes, offset_of_shared_address(barrier),
-                chunks_of_run(offset_of_shared_address(target), bytes), read});
+    BulkLoad sent{bytes, offset_of_shared_address(barrier),
+                  chunks_of_run(offset_of_shared_address(target), bytes), read};
+    sent.sender = &sender;
+    sent.from = from;
+    issue_load(warp, instruction, lane, target, barrier, nullptr, std::move(sent));
   });
   return Outcome::next;
 }

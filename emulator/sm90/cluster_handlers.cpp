@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clusters, fences, the registers that warpgroups hand to each other, grids that depend on each other.
 #include "emulator/machine/address_space.hpp"
+#include "emulator/machine/cta_order.hpp"
 #include "emulator/sm90/handlers.hpp"
 #include "emulator/sm90/state.hpp"
 
@@ -42,11 +43,29 @@ bool all_arrived(Cluster& cluster, std::uint64_t phase) {
   return true;
 }
 
-Outcome arrive_in_cluster(Warp& warp, const ptx::Instruction&) {
+/// Threads that have left count as arrived, with all that they did.
+void complete_in_order(Cluster& cluster) {
+  if (!cluster.account) return;
+  for (const auto& cta : cluster.ctas) {
+    for (const auto& warp : cta->warps) {
+      for (int lane = 0; warp->live() == 0 && lane < ptx::kLanes; ++lane)
+        cluster.account->arrive(HappensBefore::kCluster, cta->order->in_cluster(thread_of(*warp, lane)));
+    }
+  }
+  cluster.account->complete(HappensBefore::kCluster);
+}
+
+Outcome arrive_in_cluster(Warp& warp, const ptx::Instruction& instruction) {
   WarpState& state = state_of(warp);
   if (state.cluster_arrivals++ > state.cluster_waits) {
     throw Fault("a warp arrives at its cluster's barrier again and has not waited");
   }
+  for_lanes(warp.cta.order ? warp.active : 0, [&](int lane) {
+    const std::uint32_t thread = warp.cta.order->in_cluster(thread_of(warp, lane));
+    HappensBefore& account = warp.cta.order->account();
+    instruction.has("relaxed") ? account.arrive_relaxed(HappensBefore::kCluster, thread)
+                               : account.arrive(HappensBefore::kCluster, thread);
+  });
   return Outcome::next;
 }
 
@@ -59,8 +78,13 @@ Outcome wait_for_cluster(Warp& warp, const ptx::Instruction&) {
   if (cluster.phase < state.cluster_arrivals) {
     if (!all_arrived(warp.cta.cluster, cluster.phase)) return Outcome::wait;
     ++cluster.phase;
+    complete_in_order(warp.cta.cluster);
   }
   ++state.cluster_waits;
+  for_lanes(warp.cta.order ? warp.active : 0, [&](int lane) {
+    const std::uint32_t thread = warp.cta.order->in_cluster(thread_of(warp, lane));
+    warp.cta.order->account().acquire(HappensBefore::kCluster, thread);
+  });
   return Outcome::next;
 }
 
@@ -110,6 +134,12 @@ Outcome take_registers(Warp& warp, const ptx::Instruction& instruction) {
   if (sum * ptx::kLanes > kSmRegisters) return Outcome::wait;
   held[warp.index] = asked;
   return Outcome::next;
+}
+
+Execution refuse_multicast_object(const ptx::Instruction&) {
+  throw std::runtime_error(
+      "multimem reaches the memories of several devices through a multicast object, and one device is "
+      "emulated");
 }
 
 /// Before a CTA's first step.
@@ -164,6 +194,7 @@ void add_cluster_handlers(HandlerTable& table) {
   // Launches go on one after the other: what came before has ended.
   add.operator()<nothing, Converge::none>("griddepcontrol.wait");
   add.operator()<nothing, Converge::none>("griddepcontrol.launch_dependents");
+  table.add("multimem", refuse_multicast_object);
   table.on_cta_begin = begin_cta;
   table.on_cta_end = end_cta;
 }

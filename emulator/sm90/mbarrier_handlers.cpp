@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // mbarrier instructions. Arrivals release, waits that succeed acquire.
 #include "emulator/machine/address_space.hpp"
-#include "emulator/machine/happens_before.hpp"
+#include "emulator/machine/cta_order.hpp"
 #include "emulator/sm90/handlers.hpp"
 #include "emulator/sm90/state.hpp"
 
@@ -51,11 +51,10 @@ enum class Arrival { plain, expects, drops };
 void arrive_as(Warp& warp, int lane, const Named& at, std::uint32_t count, Arrival arrival) {
   Mbarrier& barrier = at.barrier();
   const std::uint32_t phase = barrier.phase();
-  const bool ordered = at.cta.order && &at.cta == &warp.cta;
-  if (ordered) at.cta.order->arrive(at.meeting(), thread_of(warp, lane));
+  if (at.cta.order) at.cta.order->arrive_by(at.meeting(), warp.cta.order->in_cluster(thread_of(warp, lane)));
   if (arrival == Arrival::drops) barrier.drop(count);
   barrier.arrive(count);
-  if (ordered && barrier.phase() != phase) at.cta.order->complete(at.meeting());
+  if (at.cta.order && barrier.phase() != phase) at.cta.order->complete(at.meeting());
 }
 
 /// Operands: the state, a register or `_`, which arrivals elsewhere in the cluster may leave out; the

@@ -10,7 +10,7 @@
 
 #include "cpu_ref/numeric/numeric.hpp"
 #include "emulator/machine/address_space.hpp"
-#include "emulator/machine/happens_before.hpp"
+#include "emulator/machine/cta_order.hpp"
 #include "emulator/machine/instructions/fragments.hpp"
 #include "emulator/machine/instructions/select.hpp"
 #include "emulator/sm90/handlers.hpp"

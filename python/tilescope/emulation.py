@@ -94,7 +94,9 @@ class Emulation:
 
     def __repr__(self) -> str:
         moved = f"{readable(self.bytes, 'B')} between SMs and L2"
-        return f"<Emulation of {self.kernel}: {moved}, {len(self.errors)} errors, {len(self.findings)} findings>"
+        errors, findings = len(self.errors), len(self.findings)
+        told = f"{errors} error{'s' * (errors != 1)}, {findings} finding{'s' * (findings != 1)}"
+        return f"<Emulation of {self.kernel}: {moved}, {told}>"
 
     def __str__(self) -> str:
         rows = [

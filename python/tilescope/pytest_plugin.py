@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from .records import Record
 
 STORED = "byte_budgets.json"
-_MOST_SHARES = 5  # of passes or kernels in a message
+_MOST_SHARES = 5  # of passes, kernels or lines in a message
 _UNITS = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
@@ -171,7 +171,7 @@ class ByteBudget:
         result: Emulation = run(*arguments, **options).check()
         must = {"read_bytes": result.must_read_bytes, "write_bytes": result.must_write_bytes}
         base = {f"closed_form.{at}_{way}": least for way, least in must.items() for at in ("sm_l2", "compulsory")}
-        self._check("measured", result.record, limits, [base], f"{result.kernel} emulated")
+        self._check("measured", result.record, limits, [base], f"{result.kernel} emulated", result.lines)
         return result
 
     def _check(
@@ -181,8 +181,10 @@ class ByteBudget:
         limits: dict[str, Any],
         base: list[dict[str, Any]] | None = None,
         source: str = "",
+        lines: list[dict[str, Any]] | None = None,
     ) -> Record:
-        """`base` has the closed forms that a limit may be a multiple of; `source` is part of a stored value's name."""
+        """`base` has the closed forms that a limit may be a multiple of; `source` is part of a stored value's name; `lines`
+        are those of a kernel's source, which are named where it exceeds a limit."""
         from .errors import ByteBudgetExceeded, bad_input
         from .tables import readable
 
@@ -201,8 +203,11 @@ class ByteBudget:
             allowed = self._allowed(f"{name} {source or rows[0]['kernel']}", limit, value, closed)
             if value <= allowed:
                 continue
-            largest = sorted(rows, key=lambda row: -row[name])[:_MOST_SHARES]
-            shares = ", ".join(f"{row.get('pass', row['kernel'])} {readable(row[name], 'B')}" for row in largest)
+            of = [(row.get("pass", row["kernel"]), row[name]) for row in rows]
+            if lines and (way := metric.removeprefix("sm_l2_")) in lines[0]:
+                of = [(line["place"], line[way]) for line in lines if line[way]]
+            largest = sorted(of, key=lambda share: -share[1])[:_MOST_SHARES]
+            shares = ", ".join(f"{what} {readable(share, 'B')}" for what, share in largest)
             raise ByteBudgetExceeded(
                 f"{name} is {readable(value, 'B')}, {readable(value - allowed, 'B')} more than {limit!r} allows "
                 f"({readable(allowed, 'B')}); of these {shares}"

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds what counters said against what was foreseen, folder by folder, and writes the tables of README.md: compare.py
 [--fill]. Names what is beyond its bound. Without --fill, exit code 1 where README.md has other tables. With --folder FOLDER
-that folder's tables alone, on standard output; exit code 1 where something is beyond its bound."""
+that folder's tables alone, on standard output; exit code 1 where something is beyond its bound. With --join FOLDER makes one
+file, measured.json.gz, of what measure.sh has counted and timed there."""
 
 from __future__ import annotations
 
@@ -18,6 +19,8 @@ HERE = Path(__file__).resolve().parent
 PART_OF_L1 = 0.15  # where L1 may serve loads, or merge stores
 WITHOUT_L1 = 0.005
 OF_DRAM = 0.15
+COUNTED = ("sm_l2_read_bytes", "sm_l2_write_bytes", "dram_read_bytes", "local_store_bytes", "local_reload_bytes")
+TOLD_APART = 0.005  # what is nearer stands in a sentence, not in a table
 Row = dict[str, Any]
 
 
@@ -59,7 +62,8 @@ def of_rungs(rungs: list[dict[str, Any]], measured: list[dict[str, Any]]) -> lis
     for rung, record in zip(rungs, measured, strict=True):
         for foreseen, kernel in zip(rung["launches"], record["kernels"], strict=True):
             assert kernel["launch"]["grid"] == foreseen["grid"], rung["kernel"]
-            short = foreseen["name"].partition("(")[0].partition("<")[0].rpartition("::")[2].rpartition(" ")[2]
+            whole = foreseen["name"].replace("(anonymous namespace)::", "")
+            short = whole.partition("(")[0].partition("<")[0].rpartition("::")[2].rpartition(" ")[2]
             told += compared(f"{rung['kernel']}: {short}", foreseen, kernel["measured"])
     return in_order(told)
 
@@ -83,27 +87,67 @@ def seconds_of(text: str) -> dict[str, float]:
     return {name: float(seconds) for name, seconds in re.findall(r"^(\w+): right, ([\d.]+) s$", text, re.MULTILINE)}
 
 
-def speed(folder: Path) -> str:
+def counts_of(record: dict[str, Any]) -> dict[str, Any]:
+    """What the tables need of a record."""
+    kernels = [
+        {
+            "name": kernel["name"],
+            "launch": {"grid": kernel["launch"]["grid"]},
+            "measured": {name: kernel["measured"][name] for name in COUNTED if name in kernel["measured"]},
+        }
+        for kernel in record["kernels"]
+    ]
+    return {"when": record["when"], "machine": record["machine"], "kernels": kernels}
+
+
+def join(folder: Path) -> None:
+    """What was counted, and the seconds that each tool's launches took."""
+    tools = {tool: folder / f"{tool}.txt" for tool in ("memcheck", "racecheck")}
+    counted = sorted(folder.glob("rung-*.json"), key=lambda path: int(path.stem.rpartition("-")[2]))
+    parts = [folder / "kernels.json", *counted]
+    told: dict[str, Any] = {
+        "kernels": counts_of(json.loads(parts[0].read_text())),
+        "rungs": [counts_of(json.loads(path.read_text())) for path in counted],
+        "seconds": {tool: seconds_of(path.read_text()) for tool, path in tools.items() if path.exists()},
+    }
+    text = json.dumps(told, separators=(",", ":"))
+    (folder / "measured.json.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+    for path in (*parts, *tools.values()):
+        path.unlink(missing_ok=True)
+
+
+def speed(foreseen: dict[str, Any], seconds: dict[str, dict[str, float]]) -> str:
     """What emulation takes, on one thread, beside compute-sanitizer on the device."""
-    (foreseen,) = records(folder, "predicted.json.gz")
-    memcheck, racecheck = (seconds_of((folder / f"{tool}.txt").read_text()) for tool in ("memcheck", "racecheck"))
+    memcheck, racecheck = seconds["memcheck"], seconds["racecheck"]
     columns = ["warp instructions", "M/s", "emulated [s]", "memcheck [s]", "racecheck [s]"]
     lines = ["| " + " | ".join(["kernel", *columns]) + " |", "|---|" + "---:|" * len(columns)]
     for kernel in foreseen["kernels"]:
-        name, count, seconds = kernel["name"], kernel["instructions"], kernel["seconds"]
-        times = f"{seconds:.2f} | {memcheck[name]:.4f} | {racecheck[name]:.4f}"
-        lines.append(f"| {name} | {count} | {count / seconds / 1e6:.1f} | {times} |")
+        name, count, taken = kernel["name"], kernel["instructions"], kernel["seconds"]
+        times = f"{taken:.2f} | {memcheck[name]:.4f} | {racecheck[name]:.4f}"
+        lines.append(f"| {name} | {count} | {count / taken / 1e6:.1f} | {times} |")
     return "\n".join(lines)
 
 
 def table(of: list[dict[str, Any]]) -> str:
+    """Of what is off; the rest in a sentence."""
+    near = [row for row in of if not row["failed"] and abs(row["off"]) < TOLD_APART]
+    ways: dict[str, set[str]] = {}
+    for row in near:
+        ways.setdefault(row["name"], set()).add(row["way"])
+    named = (
+        f"{name} {'and '.join(sorted(f'{way} ' for way in of_kernel))}".strip() for name, of_kernel in ways.items()
+    )
+    exact = f"Nearer than {TOLD_APART:.1%}, {len(near)} sums: {', '.join(named)}."
+    of = [row for row in of if row not in near]
+    if not of:
+        return exact
     lines = ["| kernel | way | foreseen [B] | counters [B] | off | bounds [B] |", "|---|---|---:|---:|---:|---|"]
     for row in of:
         bounds = f"{row['least']:.0f} ... {row['most']:.0f}" if row["by_l1"] else ""
         off = f"**{row['off']:+.2%}**" if row["failed"] else f"{row['off']:+.2%}"
         bytes_ = f"{row['foreseen']:.0f} | {row['measured']:.0f}"
         lines.append(f"| {row['name']} | {row['way']} | {bytes_} | {off} | {bounds} |")
-    return "\n".join(lines)
+    return "\n".join(lines + ["", exact] * bool(near))
 
 
 def judged(told: list[Row], level: str) -> str:
@@ -133,26 +177,31 @@ def judged_dram(told: list[Row]) -> str:
 
 
 def text(folders: list[Path]) -> tuple[str, list[Row]]:
-    parts, told = [], []
+    """The tables, with the speed of the last that was timed, and their rows."""
+    parts, told, timed = [], [], ""
     for folder in folders:
-        (foreseen,), measured = records(folder, "predicted.json.gz"), records(folder, "kernels.json.gz")
+        (foreseen,), counted = records(folder, "predicted.json.gz"), records(folder, "measured.json.gz")
         when = f"seed {foreseen['seed']}, foreseen {foreseen['when']}"
-        if not measured:
+        if not counted:
             parts.append(f"## {folder.name}: {when}, not measured yet\n")
             continue
-        device = measured[0]["machine"][0]["name"]
-        parts.append(f"## {folder.name}: {when}, measured {measured[0]['when']} on an {device}\n")
-        told += (rows := of_kernels(foreseen, measured[0]))
+        measured = counted[0]["kernels"]
+        device = measured["machine"][0]["name"]
+        parts.append(f"## {folder.name}: {when}, measured {measured['when']} on an {device}\n")
+        told += (rows := of_kernels(foreseen, measured))
         parts.append(judged(rows, "###"))
-        told += (rows := of_dram(foreseen, measured[0]))
+        told += (rows := of_dram(foreseen, measured))
         parts.append(f"### Read from DRAM, of a cold L2: modelled\n\n{judged_dram(rows)}\n")
         for rungs in records(folder, "predicted-rungs.json.gz"):
             parts.append(f"### Our rungs, foreseen {rungs['when']}\n")
-            if counted := records(folder, "rung-*.json.gz"):
-                told += (rows := of_rungs(rungs["rungs"], counted))
+            if counted[0]["rungs"]:
+                told += (rows := of_rungs(rungs["rungs"], counted[0]["rungs"]))
                 parts.append(judged(rows, "####"))
-        if (folder / "racecheck.txt").exists():
-            parts.append(f"### Speed, beside compute-sanitizer on the device\n\n{speed(folder)}\n")
+        if len(counted[0]["seconds"]) == 2:
+            timed = f"## Speed of {folder.name}, beside compute-sanitizer on the device\n\n" + speed(
+                foreseen, counted[0]["seconds"]
+            )
+    parts.append(f"{timed}\n" if timed else "")
     return "\n".join(parts), told
 
 
@@ -161,6 +210,8 @@ def named(told: list[Row]) -> str:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--join"]:
+        sys.exit(join(Path(sys.argv[2])))
     if sys.argv[1:2] == ["--folder"]:
         tables, told = text([Path(sys.argv[2])])
         print(tables, named(told), sep="\n")
@@ -169,7 +220,9 @@ if __name__ == "__main__":
     begin, end = "<!-- generated: compare.py -->\n", "<!-- /generated -->\n"
     before, _, rest = page.read_text().partition(begin)
     inside, _, after = rest.partition(end)
-    tables, told = text(sorted(path.parent for path in HERE.glob("*/predicted.json.gz")))
+    found = [path.parent for path in HERE.glob("*/predicted.json.gz")]
+    found.sort(key=lambda folder: str(records(folder, "predicted.json.gz")[0]["when"]))
+    tables, told = text(found)
     new = f"\n{tables}\n"
     if "--fill" in sys.argv:
         page.write_text(before + begin + new + end + after)

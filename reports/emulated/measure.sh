@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Counts on a device what predict.py foresaw: measure.sh FOLDER [TILESCOPE], where FOLDER is what predict.py left. Needs
-# numpy. Leaves kernels.json.gz, rung-*.json.gz, places.json and, where compute-sanitizer is, the kernels' times under it
-# there. Counts by ncu where TILESCOPE is not there or may not; our rungs need TILESCOPE. Prints the tables, and at the end
-# what is off by more than its bound.
+# numpy. Leaves measured.json.gz there, with the kernels' times under compute-sanitizer where that is, and places.json.
+# Counts by ncu where TILESCOPE is not there or may not; our rungs need TILESCOPE. Prints the tables, and at the end what is
+# off by more than its bound.
 set -uo pipefail
 here=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
 folder=$(realpath "$1") tilescope=${2:+$(realpath "$2")}
@@ -54,9 +54,7 @@ for tool in memcheck racecheck; do
   command -v compute-sanitizer >/dev/null || break
   timeout 60 compute-sanitizer --tool "$tool" "$python" "$here/measure.py" "$folder" >"$folder/$tool.txt" 2>&1 || failed=1
 done
-for record in kernels rung-{0..4}; do
-  [[ ! -s $folder/$record.json ]] || gzip -9nc "$folder/$record.json" >"$folder/$record.json.gz"
-done
-rm -f "$folder"/*.cubin "$folder"/{predicted,predicted-rungs,kernels}.json "$folder"/rung-*.json "$folder"/*.csv
+"$python" "$here/compare.py" --join "$folder" || failed=1
+rm -f "$folder"/*.cubin "$folder"/{predicted,predicted-rungs}.json "$folder"/*.csv
 "$python" "$here/compare.py" --folder "$folder" || failed=1
 exit "$failed"

@@ -28,8 +28,9 @@ def counted(**changes):
         measured = dict(kernel["measured"]) | {"dram_read_bytes": kernel["must_read_bytes"]}
         for metric, more in changes.get(kernel["name"], ()):
             measured[metric] = measured.get(metric, 0) + more
-        kernels.append({"name": kernel["name"], "measured": measured})
-    return {"kernels": kernels}
+        grid = {"grid": kernel["launch"]["grid"]}
+        kernels.append({"name": kernel["name"], "launch": grid, "measured": measured})
+    return {"when": "2026-11-26T00:00:00Z", "machine": [{"name": "made up"}], "kernels": kernels}
 
 
 def failures(**changes):
@@ -64,14 +65,41 @@ def test_spills_that_were_counted_are_taken_off_and_said():
     assert failures(matmul_fp16=spilled[:1]) != []
 
 
+def test_what_was_counted_and_timed_is_joined_into_one_file(tmp_path):
+    (tmp_path / "kernels.json").write_text(json.dumps(counted()))
+    for number in range(11):
+        (tmp_path / f"rung-{number}.json").write_text(json.dumps(counted() | {"when": f"{number}"}))
+    (tmp_path / "memcheck.txt").write_text(
+        "========= COMPUTE-SANITIZER\nadd: right, 0.000250 s\nmul: WRONG: x, 0.1 s\n"
+    )
+    compare.join(tmp_path)
+    (joined,) = compare.records(tmp_path, "*")
+    assert compare.of_kernels(FORESEEN, joined["kernels"]) == compare.of_kernels(FORESEEN, counted())
+    assert [each["when"] for each in joined["rungs"]] == [f"{number}" for number in range(11)]
+    assert joined["seconds"] == {"memcheck": {"add": 0.00025}}
+
+
+def test_sums_that_are_as_foreseen_stand_in_a_sentence():
+    rows = compare.of_kernels(FORESEEN, counted(vector_add=[("sm_l2_write_bytes", -9e6)]))
+    told = compare.table(rows)
+    assert told.count("| vector_add | write |") == 1 and "**" in told
+    assert f"{len(rows) - 1} sums: " in told and "softmax_1024 read and write" in told
+
+
 def test_what_ncu_wrote_is_read_as_the_profilers_record():
-    record = kept("kernels.json.gz")
-    names = sorted(record["kernels"][0]["counters"])
+    record = kept("measured.json.gz")["kernels"]
+    factors = dict(next(iter(terms.items())) for terms in ncu.COUNTERS.values())
+    sums = {next(iter(terms)): metric for metric, terms in ncu.COUNTERS.items()}
+    names = sorted(counter for terms in ncu.COUNTERS.values() for counter in terms)
+
+    def counter(kernel, name):
+        return kernel["measured"].get(sums.get(name, ""), 0) / factors.get(name, 1)
+
     lines = ["==PROF== Connected", ",".join(f'"{name}"' for name in ["ID", "Kernel Name", "Grid Size", *names])]
     lines.append(",".join('""' for _ in range(3 + len(names))))
     for number, kernel in enumerate(record["kernels"]):
         grid = "({}, {}, {})".format(*kernel["launch"]["grid"])
-        cells = [str(number), kernel["name"], grid, *(f"{kernel['counters'][name]:,.0f}" for name in names)]
+        cells = [str(number), kernel["name"], grid, *(f"{counter(kernel, name):,.0f}" for name in names)]
         lines += [",".join(f'"{cell}"' for cell in cells), f"{kernel['name']}: right, 0.001 s"]
     read = ncu.record_of("\n".join(lines), "NVIDIA H200")
     assert read["machine"][0]["name"] == "NVIDIA H200"

@@ -3,7 +3,7 @@
 // as the .aligned forms ask; bar.warp.sync is the scheduler's matter, which waits for its lanes.
 #include <fmt/format.h>
 
-#include "emulator/machine/happens_before.hpp"
+#include "emulator/machine/cta_order.hpp"
 #include "emulator/machine/lanes.hpp"
 
 namespace tilescope::gpu::emulator {

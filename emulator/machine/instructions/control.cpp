@@ -2,6 +2,7 @@
 // Branches, exits, and instructions that only say something to the device.
 #include <string>
 
+#include "emulator/machine/cta_order.hpp"
 #include "emulator/machine/lanes.hpp"
 
 namespace tilescope::gpu::emulator {
@@ -33,6 +34,19 @@ Outcome branch_by_index(Warp& warp, const Instruction& instruction) {
 
 Outcome trap(Warp& warp, const Instruction&) { throw Fault("trap", warp.leader()); }
 
+/// What follows an arrival at the cluster's barrier that is relaxed rests on it.
+Outcome fence(Warp& warp, const Instruction&) {
+  Cluster& cluster = warp.cta.cluster;
+  for_lanes(cluster.account && cluster.ctas.size() > 1 ? warp.active : 0, [&](int lane) {
+    cluster.account->fence(warp.cta.order->in_cluster(static_cast<std::uint32_t>(warp.thread(lane))));
+  });
+  return Outcome::next;
+}
+Execution select_fence(const Instruction& instruction) {
+  if (instruction.has("cta")) return select_simple<Outcome::next>(instruction);
+  return {&fence};
+}
+
 /// A policy for caches, which there are none of.
 Outcome no_policy(Warp& warp, const Instruction& instruction) {
   for_lanes(warp.active, [&](int lane) { warp.set_value(instruction.operands[0], lane, 0); });
@@ -56,7 +70,7 @@ void add_control_handlers(HandlerTable& table) {
   table.add(
       "createpolicy", [](const Instruction&) { return Execution{&no_policy}; }, "r");
   for (const char* fence : {"membar.gl", "membar.cta", "membar.sys", "fence.acq_rel", "fence.sc"})
-    table.add(fence, select_simple<Outcome::next>);
+    table.add(fence, select_fence);
 }
 
 }  // namespace tilescope::gpu::emulator

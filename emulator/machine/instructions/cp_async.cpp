@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "emulator/machine/address_space.hpp"
-#include "emulator/machine/happens_before.hpp"
+#include "emulator/machine/cta_order.hpp"
 #include "emulator/machine/lanes.hpp"
 #include "emulator/machine/memory_access.hpp"
 

@@ -120,6 +120,14 @@ def cluster_histogram() -> Case:
 
 
 @cuda_case
+def cluster_softmax() -> Case:
+    x = draw(3, 64)
+    powers = np.exp(x - x.max(1, keepdims=True))
+    expected = {"out": powers / powers.sum(1, keepdims=True)}
+    return Case((6,), {"x": x, "out": zeros(x)}, expected, block=(32,))
+
+
+@cuda_case
 def lists_of_malloc() -> Case:
     x = whole(0, 100, 64, 7)
     arguments = {"x": x, "sums": np.zeros(64, np.int32), "each": 7}

@@ -53,10 +53,21 @@ TEST_CASE("emulator: a read of what another CTA writes races, unless a fence may
   // Its own numbers, and those of a CTA of its cluster, whose barriers order the two.
   CHECK(findings((*kernel)(kernel_ptx(copy_body(1))), FindingKind::race).empty());
   kernel->call.cluster = {8};
-  const KernelResult clustered = (*kernel)(reads_of_the_next(""));
-  CHECK(findings(clustered, FindingKind::race).empty());
-  CHECK(clustered.counts.notes.back().starts_with(
-      "races in shared memory were not looked for: CTAs of a cluster"));
+  CHECK(findings((*kernel)(reads_of_the_next("")), FindingKind::race).empty());
+}
+
+TEST_CASE("emulator: that a cluster has more threads than races are looked for among is said") {
+  const auto kernel = std::make_unique<CalledKernel>();
+  kernel->call.options.races = true;
+  kernel->call.cluster = {8};
+  const auto is_said = [](const KernelResult& result) {
+    return std::any_of(result.counts.notes.begin(), result.counts.notes.end(), [](const std::string& note) {
+      return note == "races in shared memory were not looked for: a cluster of more than 2048 threads";
+    });
+  };
+  CHECK_FALSE(is_said((*kernel)(kernel_ptx(""))));
+  kernel->call.block = {512};
+  CHECK(is_said((*kernel)(kernel_ptx(""))));
 }
 
 TEST_CASE("emulator: atomics race with plain stores, not with each other") {

@@ -157,6 +157,19 @@ TEST_CASE("emulator: a missing barrier is a race between two lines") {
   }
 }
 
+TEST_CASE("emulator: what ends a launch does not hide the races before it") {
+  const auto kernel = std::make_unique<CalledKernel>();
+  kernel->call.options.races = true;
+  std::string ptx = reversal(false);
+  ptx.insert(ptx.rfind("ret;"), ".loc 1 15 1\nbar.sync 0;\ntrap;\n");
+  const KernelResult result = (*kernel)(ptx);
+  CHECK_FALSE(result.completed);
+  REQUIRE(findings(result, FindingKind::fault).size() == 1);
+  CHECK(findings(result, FindingKind::fault)[0].lines.at(0).text() == "kernel.cu:15");
+  REQUIRE_FALSE(findings(result, FindingKind::race).empty());
+  CHECK(findings(result, FindingKind::race)[0].lines.at(0).text() == "kernel.cu:11");
+}
+
 TEST_CASE("emulator: a missing wait for cp.async is a race between the copy's line and the reader's") {
   for (const bool waits : {true, false}) {
     for (const std::string wait :

@@ -24,7 +24,7 @@ TEST_CASE("emulator: a write and a read without a barrier between them race, wit
   tile.type = ptx::Type::f32;
   tile.bytes = 64;
   tile.offset = kBegin + 8;
-  HappensBefore order(kThreads, kBegin + 256, nullptr, &kernel);
+  HappensBefore order(kThreads, kBegin + 256, &kernel);
   order.write(0, kBegin + 16, 16, 1);
   order.read(1, kBegin + 28, 4, 2);
   REQUIRE(order.races().size() == 1);

@@ -212,5 +212,30 @@ TEST_CASE("emulator: a text that ends anywhere is refused, never read beyond its
   CHECK(refused > 300);
 }
 
+TEST_CASE("emulator: a statement of inline assembly is one place of the source, however many lines it has") {
+  const Module module = kernel_of(R"(
+  .loc 1 8 10
+  // begin inline asm
+  .loc 1 8 10 // softmax.py:8:10
+  mov.b32 %r1, 0;
+  .loc 1 9 10
+  mov.b32 %r2, 0;
+  // end inline asm
+  // begin inline asm
+  .loc 1 9 18, function_name f, inlined_at 1 20 3
+  mov.b32 %r3, 0;
+  .loc 1 10 18, function_name f, inlined_at 1 20 3
+  mov.b32 %r4, 0;
+  // end inline asm
+  .loc 1 11 1
+  ret;
+)");
+  const std::vector<Instruction>& instructions = module.find("k")->instructions;
+  const int lines[] = {8, 8, 9, 9, 11};
+  REQUIRE(instructions.size() == 5);
+  for (std::size_t i = 0; i < 5; ++i) CHECK(instructions[i].source.line == lines[i]);
+  CHECK(instructions[3].inlined_at.at(0).line == 20);
+}
+
 }  // namespace
 }  // namespace tilescope::gpu::emulator::ptx

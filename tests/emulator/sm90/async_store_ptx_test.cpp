@@ -133,4 +133,14 @@ setp.eq.u32 %p0, %r0, 0;
   }
 }
 
+TEST_CASE("emulator: what needs a multicast object is refused, with the reason, before anything runs") {
+  for (const std::string operation :
+       {"ld_reduce.relaxed.sys.global.add.f32 %f1, [%rd0]", "st.relaxed.sys.global.f32 [%rd0], %f1",
+        "red.relaxed.sys.global.add.f32 [%rd0], %f1"}) {
+    testing::PtxRun run;
+    CHECK_THROWS_WITH_AS(run("multimem." + operation + ";\n"),
+                         doctest::Contains("through a multicast object"), std::runtime_error);
+  }
+}
+
 }  // namespace tilescope::gpu::emulator::async_store_test
