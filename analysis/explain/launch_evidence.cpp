@@ -55,6 +55,14 @@ bool names_pass(const std::string& name, const std::string& pass) {
                           "per_fused_flex_attention_backward", "red_fused_flex_attention_backward"});
 }
 
+/// The one direction that the name states.
+std::optional<Direction> named_direction(const std::string& name) {
+  const bool backward = holds_any(name, {"bwd", "backward", "bprop", "dkdv", "_dq", "dgrad", "cutlassb"});
+  const bool forward = holds_any(name, {"fwd", "forward", "fprop", "cutlassf"});
+  if (backward == forward) return std::nullopt;
+  return backward ? Direction::backward : Direction::forward;
+}
+
 /// Whether the name is that of such a pass and of nothing else.
 bool names_no_products(const std::string& name) {
   return holds_any(name, {"preprocess", "postprocess", "convert_d", "dot_do_o", "reduce_head", "combine"});
@@ -116,7 +124,11 @@ LaunchEvidence::LaunchEvidence(const KernelGroup& kernel, std::optional<std::int
       threads_(kernel.launch.block[0] * kernel.launch.block[1] * kernel.launch.block[2]),
       named_(tile_in_name(kernel.name)),
       name_(lower_case(kernel.name)),
-      other_work_(names_other_work(name_)) {}
+      other_work_(names_other_work(name_)),
+      no_products_(names_no_products(name_)),
+      by_copy_engine_(names_copy_engine(name_)),
+      of_older_chip_(names_older_chip(name_)),
+      direction_(named_direction(name_)) {}
 
 bool LaunchEvidence::grid_agrees(const CandidateProgram& candidate) const {
   if (candidate.num_ctas == 0 || candidate.blocks == 0) return false;
@@ -180,13 +192,14 @@ std::optional<std::string> LaunchEvidence::name_against(const CandidateProgram& 
   if (name_.find(candidate.library) == std::string::npos) {
     return "its name is not that of a kernel of " + candidate.library;
   }
-  if (candidate.on_chip.in_slices && names_copy_engine(name_)) return "its operands come whole, by its name";
-  if (candidate.copy_engine && names_older_chip(name_)) {
+  if (candidate.on_chip.in_slices && by_copy_engine_) return "its operands come whole, by its name";
+  if (candidate.copy_engine && of_older_chip_) {
     return "its name is that of a chip without copy engine";
   }
-  if (names_no_products(name_)) return "its name is that of a pass without products";
+  if (no_products_) return "its name is that of a pass without products";
   if (other_work_) return "its name is that of other work";
-  if (!candidate.somebodys && says_other_direction(candidate)) return "its name states the other direction";
+  if (!candidate.somebodys && direction_ && direction_ != candidate.direction)
+    return "its name states the other direction";
   if (!named_.allows(candidate.tile)) return "its name states another tile";
   return std::nullopt;
 }
@@ -201,14 +214,6 @@ std::optional<std::string> LaunchEvidence::against(const CandidateProgram& candi
     return fmt::format("its grid has {} CTAs, the program {}", ctas_, candidate.num_ctas);
   }
   return candidate.tiled() ? memory_against(candidate) : std::nullopt;
-}
-
-bool LaunchEvidence::says_other_direction(const CandidateProgram& candidate) const {
-  const bool says_backward =
-      holds_any(name_, {"bwd", "backward", "bprop", "dkdv", "_dq", "dgrad", "cutlassb"});
-  const bool says_forward = holds_any(name_, {"fwd", "forward", "fprop", "cutlassf"});
-  if (says_backward == says_forward) return false;
-  return says_backward != (candidate.direction == Direction::backward);
 }
 
 double LaunchEvidence::log_odds(const CandidateProgram& candidate) const {

@@ -40,7 +40,6 @@ class LaunchEvidence {
 
  private:
   std::optional<std::string> name_against(const CandidateProgram& candidate) const;
-  bool says_other_direction(const CandidateProgram& candidate) const;
   bool persistent(const CandidateProgram& candidate) const;
   std::optional<std::string> memory_against(const CandidateProgram& candidate) const;
 
@@ -49,7 +48,9 @@ class LaunchEvidence {
   std::int64_t ctas_, threads_;
   NamedTile named_;
   std::string name_;  // in lower case
-  bool other_work_;
+  // What it says, looked up once, since candidates are many.
+  bool other_work_, no_products_, by_copy_engine_, of_older_chip_;
+  std::optional<Direction> direction_;
 };
 
 }  // namespace tilescope
