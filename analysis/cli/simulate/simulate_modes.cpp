@@ -19,6 +19,7 @@
 #include "analysis/records/files/text_file.hpp"
 #include "common/number_format.hpp"
 #include "common/sha256.hpp"
+#include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -135,21 +136,21 @@ ByteTuning try_choices(const Kernel& kernel, const AttentionProblem& problem, Di
   return tuning;
 }
 
-/// Where the tiles can be had that a GPU kernel does not choose by itself.
-std::string where_tiles_are(const std::string& kernel, const ByteTuning& tuning) {
+/// Where the tiles can be had that a kernel keeps for the tuner.
+std::string where_tiles_are(const Kernel& kernel, const ByteTuning& tuning) {
+  if (!kernel.on_gpu() || !find_gpu_kernel(kernel.name).tiles_of_tuner) return "";
   const bool others = std::any_of(tuning.front.begin(), tuning.front.end(), [&tuning](const RunEntry& run) {
     return !(main_pass(run).tile == main_pass(tuning.own).tile);
   });
-  if (!others || !kernel.starts_with("gpu:")) return "";
-  return "  tiles other than its own are in builds with -D TILESCOPE_TUNER=ON alone\n";
+  return others ? "  tiles other than its own are in builds with -D TILESCOPE_TUNER=ON alone\n" : "";
 }
 
 /// The front, fewest bytes at SM<->L2 first, and how far the kernel's own choice is from it.
-Output tuning_text(const std::string& kernel, const ByteTuning& tuning, Direction direction) {
+Output tuning_text(const Kernel& kernel, const ByteTuning& tuning, Direction direction) {
   Table table{.rows = {{"choice", "tile", "CTAs", "tiles", "SM<->L2", "x must", "DRAM", "x must"}},
               .indent = "  ",
               .title = fmt::format("\n{}", to_string(direction)),
-              .keys = {{"kernel", kernel}, {"direction", to_string(direction)}}};
+              .keys = {{"kernel", std::string(kernel.name)}, {"direction", to_string(direction)}}};
   for (const RunEntry& run : tuning.front) table.rows.push_back(tuning_row(run, direction, "Pareto front"));
   table.rows.push_back(tuning_row(tuning.own, direction, "own choice"));
   const MovedBytes own = bytes_of(tuning.own, direction);
@@ -184,7 +185,7 @@ int tune_bytes(const SimulateArguments& arguments, const Machine& machine, const
       const ByteTuning tuning =
           try_choices(*kernel, problem, direction, arguments.kernel.program_options(*kernel, problem),
                       machine, how, context);
-      context.print(tuning_text(std::string(kernel->name), tuning, direction));
+      context.print(tuning_text(*kernel, tuning, direction));
       record.runs.insert(record.runs.end(), tuning.front.begin(), tuning.front.end());
     }
   }
