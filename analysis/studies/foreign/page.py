@@ -12,6 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from advice import record_in, told
+
 TILESCOPE = os.environ.get("TILESCOPE", "./tilescope")
 FOREIGN = Path(__file__).parents[3] / "reports/foreign"
 LIBRARIES, ADVICE, PAGE = FOREIGN / "libraries-h200.json.gz", FOREIGN / "advice-20261126.json.gz", FOREIGN / "libraries.md"
@@ -28,10 +30,6 @@ SAID = {"math": ("Its first product, whose reads and writes are said by `--reads
                  "--reads", 2 * 2 * 16 * 4096 * 128 * 4, "--writes", 2 * 16 * 4096 * 4096 * 4)}
 CARDS = 1  # of a library, that of the kernel that moves most
 TOLERANCE = 0.1
-
-
-def read(path):
-    return json.loads(gzip.decompress(path.read_bytes()))
 
 
 def write(path, content):
@@ -59,10 +57,7 @@ def keep(folder):
     records = {name: record for name, record in found.items() if record}
     records["jax"]["kernels"] = [kernel for kernel in records["jax"]["kernels"] if not re.search(BESIDE, kernel["name"])]
     write(LIBRARIES, records)
-    drawn = read(ADVICE)
-    sys.argv = ["advice.py", "told"]
-    from advice import told
-
+    drawn = record_in(ADVICE)
     drawn["drawn"] = told(drawn["drawn"], folder / "advice")
     write(ADVICE, drawn)
 
@@ -105,7 +100,7 @@ def of_library(name, record):
 
 
 def advice_lines():
-    record = read(ADVICE)
+    record = record_in(ADVICE)
     entries = [entry for entry in record["drawn"] if "off" in entry]
     if not entries:
         return []
@@ -135,7 +130,7 @@ def advice_lines():
 
 
 def page():
-    records = read(LIBRARIES)
+    records = record_in(LIBRARIES)
     parts, explained_ones, attention = [], 0, 0
     for name, record in records.items():
         lines, rows = of_library(name, record)
