@@ -63,7 +63,7 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
                            problem.batch * problem.heads));
     options.fused_swizzled_heads = backward.swizzled_heads;
   }
-  options.dq_flags = Flash3BackwardShape::consumers();
+  options.dq_flags = flash3_backward_shape(static_cast<int>(problem.head_dim)).senders();
   options.dq_start = dq_start(problem, options);
   return options;
 }
@@ -123,7 +123,7 @@ LaunchShape Flash3::launch_shape(const TileProgram& program) {
   }
   if (program.name == PassName::dkdvdq) {
     const Flash3BackwardShape shape = backward_shape(program);
-    return {Flash3BackwardShape::threads(), Flash3BackwardLayout(shape).end, 1};
+    return {shape.threads(), Flash3BackwardLayout(shape).end, 1};
   }
   return {kElementwiseThreads, 0};
 }

@@ -16,4 +16,6 @@ __device__ __forceinline__ void reduce_add(float* address, float4 values) {
 #endif
 }
 
+__device__ __forceinline__ void reduce_add(float* address, float value) { atomicAdd(address, value); }
+
 }  // namespace tilescope

@@ -36,4 +36,9 @@ TILESCOPE_SM90_HOST_DEVICE constexpr Entry stored_row(int lane) {
   return {lane % 8 + 8 * (lane / 8 % 2), 8 * (lane / 16)};
 }
 
+/// The same where stmatrix transposes: the lane's address is of a row of the 16 x 16 block's transpose.
+TILESCOPE_SM90_HOST_DEVICE constexpr Entry stored_row_transposed(int lane) {
+  return {lane % 8 + 8 * (lane / 16), 8 * (lane / 8 % 2)};
+}
+
 }  // namespace tilescope::gpu::sm90

@@ -8,12 +8,13 @@
 
 namespace tilescope::gpu::sm90 {
 
-/// Gives the scores the scale's sign and makes the invisible ones -inf. Rare: most tiles are full.
+/// Gives the scores the scale's sign and makes the invisible ones `masked`. Rare: most tiles are full.
 /// Rows beyond the matrix are 0 and stay so: nobody stores what becomes of them.
 /// @param first_query, first_key  of the warpgroup's 64 rows
 template <int kScores>
 __device__ __forceinline__ void mask_scores(float (&scores)[kScores], float sign, const VisibleBand& band,
-                                            int first_query, int first_key, int thread) {
+                                            int first_query, int first_key, int thread,
+                                            float masked = kMinusInfinity) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const Entry entry = accumulator_entry(thread, 2 * half);
@@ -26,12 +27,19 @@ __device__ __forceinline__ void mask_scores(float (&scores)[kScores], float sign
       for (int e = 0; e < 2; ++e) {
         float& score = scores[i + 2 * half + e];
         const int key = 2 * i + e;  // a thread's pairs are eight columns apart, four registers
-        score = key < first || key > last ? kMinusInfinity : sign * score;
+        score = key < first || key > last ? masked : sign * score;
       }
     }
   }
 }
 
+/// Whether register `index` of a tile stands for a score that is visible.
+__device__ __forceinline__ bool visible_entry(const VisibleBand& band, int first_key, int first_query,
+                                              int thread, int index) {
+  const Entry entry = accumulator_entry(thread, index);
+  const int query = first_query + entry.row, key = first_key + entry.col;
+  return query < band.seqlen_q && key < band.seqlen_k && band.visible(query, key);
+}
 /// Whether register `index` of a transposed tile stands for a score that is visible: rows are keys.
 __device__ __forceinline__ bool visible_transposed(const VisibleBand& band, int first_key, int first_query,
                                                    int thread, int index) {

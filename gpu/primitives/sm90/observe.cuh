@@ -69,8 +69,9 @@ __device__ __forceinline__ void log_rows(const TileLogEntry& entry, const float 
   }
 }
 
-/// Adds the visible entries of a transposed tile, times `factor`, to the tile log.
-template <int kScores>
+/// Adds the visible entries of a tile, times `factor`, to the tile log.
+/// @tparam kTransposed  its rows are keys
+template <bool kTransposed = true, int kScores>
 __device__ __forceinline__ void log_visible(const TileLogEntry& entry, TileField field,
                                             const float (&values)[kScores], float factor,
                                             const VisibleBand& band, int first_key, int first_query,
@@ -78,7 +79,8 @@ __device__ __forceinline__ void log_visible(const TileLogEntry& entry, TileField
   double sum = 0.0;
 #pragma unroll
   for (int i = 0; i < kScores; ++i) {
-    if (visible_transposed(band, first_key, first_query, thread, i)) {
+    if (kTransposed ? visible_transposed(band, first_key, first_query, thread, i)
+                    : visible_entry(band, first_key, first_query, thread, i)) {
       sum += static_cast<double>(factor * values[i]);
     }
   }

@@ -61,6 +61,20 @@ __device__ __forceinline__ void store_operand(const std::uint32_t (&pairs)[kPair
   }
 }
 
+/// Puts a warp's 16 rows of packed pairs into 16 columns of a tile, from `first_col` on: each column of the
+/// pairs becomes a row, from the tile's row 0, at `address`, on.
+template <PanelTile kTile, int kPairs>
+__device__ __forceinline__ void store_operand_transposed(const std::uint32_t (&pairs)[kPairs],
+                                                         std::uint32_t address, int first_col, int lane) {
+  const Entry stored = stored_row_transposed(lane);
+#pragma unroll
+  for (int block = 0; block < kPairs / 4; ++block) {
+    store_blocks_transposed(address + kTile.offset(16 * block + stored.row, first_col + stored.col),
+                            pairs[4 * block], pairs[4 * block + 1], pairs[4 * block + 2],
+                            pairs[4 * block + 3]);
+  }
+}
+
 /// Rounds a warp's 16 rows of an accumulator, kCols columns from register kFirst on, into the tile whose row
 /// 0 is the warp's first, at `address`.
 template <WgmmaType kType, PanelTile kTile, int kCols, int kFirst = 0, int kCount>
@@ -150,6 +164,21 @@ __device__ __forceinline__ void add_rows_direct(const float (&d)[kCount], float*
     if (row >= rows || 2 * first >= cols) continue;
     reduce_add(target + 2 * first,
                odd ? make_float4(got[0], got[1], x[2], x[3]) : make_float4(x[0], x[1], got[0], got[1]));
+  }
+}
+
+/// Adds a warp's 16 rows to 16 columns of fp32 sums in global memory: each column of d becomes a row. Eight
+/// lanes fill a sector.
+/// @param rows, cols  that exist, of 2 kCount and of 16
+template <int kCount>
+__device__ __forceinline__ void add_transposed_direct(const float (&d)[kCount], float* target,
+                                                      std::int64_t row_stride, int rows, int cols, int lane) {
+  const int col = lane / 4;
+  float* first = target + 2 * (lane % 4) * row_stride + col;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const int row = 8 * (i / 4) + i % 2, below = 8 * (i / 2 % 2);
+    if (row + 2 * (lane % 4) < rows && col + below < cols) reduce_add(first + row * row_stride + below, d[i]);
   }
 }
 

@@ -10,6 +10,7 @@
 // What each step gave, and what was tried and left out: ../NOTES.md.
 #pragma once
 
+#include "gpu/kernels/flash3/backward/columns.cuh"
 #include "gpu/kernels/flash3/backward/keys.cuh"
 #include "gpu/kernels/flash3/backward/specialised.cuh"
 #include "gpu/primitives/sm90/register_budget.cuh"
@@ -31,13 +32,16 @@ __device__ __forceinline__ void init_barriers(const Flash3BackwardShared<kShape>
     sm90::init_barrier(shared.dout_full(stage), 1 + 32);
     sm90::init_barrier(shared.dout_empty(stage), 32 * kShape.warps());
   }
-  for (int stage = 0; stage < kShape.ds_stages; ++stage) {
+  for (int stage = 0; stage < kShape.ds_stages(); ++stage) {
     sm90::init_barrier(shared.ds_full(stage), kShape.specialised() ? 4 : kShape.warps());  // who stores dS
     sm90::init_barrier(shared.ds_empty(stage), kShape.warps());
   }
   if constexpr (kShape.specialised()) {
     sm90::init_barrier(shared.probs_full(), 128);
     sm90::init_barrier(shared.probs_empty(), 128);
+  } else if constexpr (kShape.by_columns()) {
+    sm90::init_barrier(shared.probs_full(), kShape.warps());
+    sm90::init_barrier(shared.probs_empty(), kShape.warps());
   }
   for (int group = 0; group < kShape.consumers(); ++group) {
     for (int stage = 0; stage < kShape.dq_stages(); ++stage) {
@@ -78,7 +82,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     if (thread == 0) detail::produce_tiles<kShape>(args, shared);
     if (warp == 1) detail::produce_lse_and_delta<kShape>(args, shared, shared_bytes);
     if (thread == 64) detail::send_dq<kShape, 0>(args, shared);
-    if (thread == 96) detail::send_dq<kShape, 1>(args, shared);
+    if (kShape.senders() > 1 && thread == 96) detail::send_dq<kShape, 1>(args, shared);
     if (thread == 127) watchdog.watch(kShape.threads() - 128);
   } else {
     const int thread = static_cast<int>(threadIdx.x) % 128;
@@ -86,6 +90,8 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     if constexpr (kShape.specialised()) {
       detail::consume_specialised<kType, kShape, kObserved>(args, shared, shared_bytes, warpgroup - 1,
                                                             thread);
+    } else if constexpr (kShape.by_columns()) {
+      detail::consume_columns<kType, kShape, kObserved>(args, shared, shared_bytes, warpgroup - 1, thread);
     } else {
       detail::consume_keys<kType, kShape, kObserved>(args, shared, shared_bytes, warpgroup - 1, thread);
     }

@@ -31,7 +31,7 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
   };
 
   sm90::RingPlace<kShape.dout_stages> dout{};
-  sm90::RingPlace<kShape.ds_stages> ds{};
+  sm90::RingPlace<kShape.ds_stages()> ds{};
 
   /// dQ = dS K of a dS that both warpgroups have stored.
   __device__ __forceinline__ void multiply_ds(float (&dq)[kDqNumbers], int stage) const {
@@ -40,7 +40,7 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
     Base::multiply_keys(dq, kShape.first_dq_panel(group), shared.ds(stage) + static_cast<std::uint32_t>(own));
   }
   __device__ __forceinline__ void multiply_ds_behind(float (&dq)[kDqNumbers],
-                                                     const sm90::RingPlace<kShape.ds_stages>& place) const {
+                                                     const sm90::RingPlace<kShape.ds_stages()>& place) const {
     sm90::wait(shared.ds_full(place.stage), place.full_parity(), "dS");
     sm90::fence_wgmma();
     multiply_ds(dq, place.stage);
@@ -67,7 +67,7 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
   /// dV, dK and this step's dQ where a tile's dQ waits for the next step, when nobody has to wait for the
   /// other warpgroup's dS any more.
   __device__ __forceinline__ void sum_with_dq_behind(const Tile& tile,
-                                                     const sm90::RingPlace<kShape.ds_stages>& this_ds,
+                                                     const sm90::RingPlace<kShape.ds_stages()>& this_ds,
                                                      const std::uint32_t (&probs)[kScores / 2],
                                                      const std::uint32_t (&dscores)[kScores / 2],
                                                      float (&dk)[kSums], float (&dv)[kSums]) {
@@ -90,7 +90,7 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
   }
   /// The same where dQ is of this tile.
   __device__ __forceinline__ void sum_with_dq(const Tile& tile,
-                                              const sm90::RingPlace<kShape.ds_stages>& this_ds,
+                                              const sm90::RingPlace<kShape.ds_stages()>& this_ds,
                                               const std::uint32_t (&probs)[kScores / 2],
                                               const std::uint32_t (&dscores)[kScores / 2], float (&dk)[kSums],
                                               float (&dv)[kSums]) {

@@ -311,28 +311,33 @@ struct DqSemaphore {
   }
 };
 
-/// One thread. Adds what a computing warpgroup has of dQ to memory, or stores it there, a box of 32 columns
-/// after the other.
-template <Flash3BackwardShape kShape, int kGroup>
+/// One thread. Adds what its computing warpgroup, or all, have of dQ to memory, or stores it there, a box of
+/// 32 columns after the other, of one warpgroup after the other.
+template <Flash3BackwardShape kShape, int kSender>
 __device__ __forceinline__ void send_dq(const Flash3BackwardArguments& args,
                                         Flash3BackwardShared<kShape> shared) {
-  DqRound<kShape, kGroup> round;
-  constexpr int kBoxes = round.kBoxes;
-  static_assert(round.kStages > 1 || kBoxes == 1, "a box is given back when the next one has been sent");
+  DqRound<kShape, kSender> round;
+  constexpr int kGroups = kShape.consumers() / kShape.senders(), kBoxes = round.kBoxes * kGroups;
+  constexpr auto group_of = [](int i) { return kSender + i % kGroups; };
+  const auto give_back = [&](int i) {
+    sm90::arrive(shared.dq_empty(group_of(i), round.stage(i / kGroups)));
+  };
+  static_assert(kGroups * round.kStages > 1 || kBoxes == 1, "a box is given back when the next one is sent");
   each_tile<kShape>(args, [&](const Flash3Stream<kShape>& stream, int head, int m_block) {
-    DqSemaphore<kShape, kGroup> semaphore{args, stream, head, m_block};
+    DqSemaphore<kShape, kSender> semaphore{args, stream, head, m_block};
     semaphore.begin();
-    const int first_query = m_block * kShape.tile.block_m + (kShape.dq_by_queries() ? 64 * kGroup : 0);
+    const int first_query = m_block * kShape.tile.block_m + (kShape.dq_by_queries() ? 64 * kSender : 0);
 #pragma unroll
     for (int i = 0; i < kBoxes; ++i) {
-      sm90::wait(shared.dq_full(kGroup, round.stage(i)), round.full_parity(i), "dQ");
+      const int group = group_of(i), box_of_group = i / kGroups, stage = round.stage(box_of_group);
+      sm90::wait(shared.dq_full(group, stage), round.full_parity(box_of_group), "dQ");
       if (i == 0) semaphore.wait();
 #pragma unroll
       for (int panel = 0; panel < kShape.dq_box().panels(); ++panel) {
-        const int col = 64 * kShape.first_dq_panel(kGroup) + i * kShape.dq_box().cols +
+        const int col = 64 * kShape.first_dq_panel(group) + box_of_group * kShape.dq_box().cols +
                         panel * kShape.dq_box().panel_cols();
         if (col >= args.head_dim || first_query >= args.band.seqlen_q) continue;
-        const std::uint32_t box = shared.dq(kGroup, round.stage(i)) + panel * kShape.dq_box().panel_bytes();
+        const std::uint32_t box = shared.dq(group, stage) + panel * kShape.dq_box().panel_bytes();
         if (semaphore.stores) {
           sm90::store_box(args.dq_accum, box, col, first_query, head, stream.batch);
         } else {
@@ -342,11 +347,11 @@ __device__ __forceinline__ void send_dq(const Flash3BackwardArguments& args,
       sm90::commit_stores();
       if (i > 0) {  // the box before this one has been read
         sm90::wait_for_store_reads<1>();
-        sm90::arrive(shared.dq_empty(kGroup, round.stage(i - 1)));
+        give_back(i - 1);
       }
     }
     sm90::wait_for_store_reads<0>();
-    sm90::arrive(shared.dq_empty(kGroup, round.stage(kBoxes - 1)));
+    give_back(kBoxes - 1);
     round.advance();
     semaphore.release();
   });

@@ -10,10 +10,11 @@
 
 namespace tilescope {
 
-/// What the two computing warpgroups have each for itself; the rest is common.
+/// What the computing warpgroups have each for itself; the rest is common.
 enum class Flash3Split : std::uint8_t {
   keys,         // 64 keys of S, dK and dV, of all columns: keys.cuh
   specialised,  // P and dV, or dS and dK, of all columns: specialised.cuh
+  columns,      // 64 columns of dK, dV and dQ, of all keys: columns.cuh
 };
 
 /// A CTA owns block_n keys and streams tiles of block_m queries.
@@ -32,13 +33,17 @@ struct Flash3BackwardShape {
   bool apart = false;  // Flash3Split::keys: each warpgroup has a program of its own, since the second panel
                        // of dQ has 32 columns at most
 
-  static constexpr int ds_stages = 2;  // of dS; with one, there would be one more barrier a step
-  static constexpr int consumers() { return 2; }
-  static constexpr int warps() { return 4 * consumers(); }
-  static constexpr int threads() { return 128 * (1 + consumers()); }
-  static constexpr int producer_registers() { return 24; }
-  static constexpr int consumer_registers() { return 240; }
   constexpr bool specialised() const { return split == Flash3Split::specialised; }
+  constexpr bool by_columns() const { return split == Flash3Split::columns; }
+  constexpr int consumers() const { return by_columns() ? 3 : 2; }
+  constexpr int warps() const { return 4 * consumers(); }
+  constexpr int threads() const { return 128 * (1 + consumers()); }
+  constexpr int producer_registers() const { return by_columns() ? 32 : 24; }
+  constexpr int consumer_registers() const { return by_columns() ? 160 : 240; }
+  /// Threads that send dQ, each of whom has a flag a q tile (DqStart): one a warpgroup; or one for three.
+  constexpr int senders() const { return by_columns() ? 1 : 2; }
+  /// Of dS; with one, there would be one more barrier a step, but where P's says as much.
+  constexpr int ds_stages() const { return by_columns() ? 1 : 2; }
 
   constexpr gpu::sm90::PanelTile kv_tile() const { return {tile.block_n, head_dim}; }
   constexpr gpu::sm90::PanelTile q_tile() const { return {tile.block_m, head_dim}; }
@@ -59,6 +64,7 @@ struct Flash3BackwardShape {
     return 64 * (group == 0 ? first_dq_panel(1) : kv_tile().panels() - first_dq_panel(1));
   }
   constexpr int first_dq_panel(int group) const {
+    if (by_columns()) return group;
     if (specialised()) return (kv_tile().panels() + 1) / 2 * group;
     return dq_by_queries() ? 0 : group;
   }
@@ -66,7 +72,7 @@ struct Flash3BackwardShape {
   /// dK through all of dS, and dV through those of dQ.
   constexpr bool leave_by_one_ds() const { return ds_tile().bytes() >= 2 * kv_tile().bytes(); }
   constexpr bool can_persist() const {
-    return leave_by_one_ds() || (2 * ds_tile().bytes() >= kv_tile().bytes() &&
+    return leave_by_one_ds() || (ds_stages() * ds_tile().bytes() >= kv_tile().bytes() &&
                                  consumers() * dq_stages() * dq_box().bytes() >= kv_tile().bytes());
   }
   /// Whether several CTAs may share a kv tile: see ProgramOptions::query_splits.
@@ -88,7 +94,7 @@ struct Flash3BackwardLayout {
   int q_full = 0, q_empty = 0, dout_full = 0, dout_empty = 0;
   int ds_full = 0, ds_empty = 0;        // of dS: where dQ is behind, or warpgroups are specialised
   int dq_full = 0, dq_empty = 0;        // a warpgroup
-  int probs_full = 0, probs_empty = 0;  // of specialised warpgroups
+  int probs_full = 0, probs_empty = 0;  // where P passes through shared memory
   int end = 0;
 
   constexpr explicit Flash3BackwardLayout(const Flash3BackwardShape& shape) {
@@ -97,9 +103,11 @@ struct Flash3BackwardLayout {
     v = shared.take(shape.kv_tile().bytes());
     q = shared.take(shape.q_stages * shape.q_tile().bytes());
     dout = shared.take(shape.dout_stages * shape.q_tile().bytes());
-    ds = shared.take(shape.ds_stages * shape.ds_tile().bytes());
-    probs = shared.take(shape.specialised() ? 4 * shape.tile.block_m * shape.tile.block_n : 0);
-    const int boxes = Flash3BackwardShape::consumers() * shape.dq_stages();
+    ds = shared.take(shape.ds_stages() * shape.ds_tile().bytes());
+    probs = shared.take(shape.by_columns()    ? shape.ds_tile().bytes()
+                        : shape.specialised() ? 4 * shape.tile.block_m * shape.tile.block_n
+                                              : 0);
+    const int boxes = shape.consumers() * shape.dq_stages();
     dq = shared.take(boxes * shape.dq_box().bytes());
     lse = shared.take(4 * shape.q_stages * shape.tile.block_m);
     delta = shared.take(4 * shape.dout_stages * shape.tile.block_m);
@@ -110,8 +118,8 @@ struct Flash3BackwardLayout {
     q_empty = shared.take(8 * shape.q_stages);
     dout_full = shared.take(8 * shape.dout_stages);
     dout_empty = shared.take(8 * shape.dout_stages);
-    ds_full = shared.take(8 * shape.ds_stages);
-    ds_empty = shared.take(8 * shape.ds_stages);
+    ds_full = shared.take(8 * shape.ds_stages());
+    ds_empty = shared.take(8 * shape.ds_stages());
     probs_full = shared.take(8);
     probs_empty = shared.take(8);
     dq_full = shared.take(8 * boxes);
@@ -126,13 +134,14 @@ struct Flash3BackwardLayout {
 constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered = false,
                                                     bool short_rows = false) {
   constexpr Flash3Split kKeys = Flash3Split::keys, kSpecialised = Flash3Split::specialised;
+  constexpr Flash3Split kColumns = Flash3Split::columns;
   const bool persistent = short_rows && !ordered, behind = !ordered && !persistent;
   if (head_dim <= 64) return {{128, 128}, 64, kKeys, 3, 2, false, 64, persistent, ordered, !persistent};
   if (head_dim <= 80) return {{64, 128}, 80, kKeys, 3, 2, !behind, 32, persistent, ordered, behind, behind};
   if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, !behind, 32, persistent, ordered, behind, behind};
   if (head_dim <= 128) return {{64, 128}, 128, kKeys, 3, 2, persistent, 32, persistent, ordered, !persistent};
-  if (head_dim <= 160) return {{64, 64}, 160, kSpecialised, 3, 1, false, 32, false, ordered};
-  if (head_dim <= 192) return {{64, 64}, 192, kSpecialised, 3, 1, false, 32, false, ordered};
+  if (head_dim <= 160) return {{64, 96}, 160, kColumns, 2, 1, false, 32, false, ordered};
+  if (head_dim <= 192) return {{64, 96}, 192, kColumns, 2, 1, false, 32, false, ordered};
   return {{64, 64}, 256, kSpecialised, 2, 1, false, 32, false, ordered};
 }
 /// Heads of an L2 swizzle (TileOrder::head_swizzled), for masked problems: its Q, dO and dQ in fp32,
