@@ -145,11 +145,22 @@ WarpWork Flash3::warp_work(const TileProgram& program) {
   if (shape.tile != program.tile) return {};
   const int queries = shape.tile.block_m, scores = queries * shape.tile.block_n;
   constexpr int kScoreBytes = 2, kProbabilityBytes = 4;
-  return {.warps = Flash3BackwardShape::warps(),
-          // For Q and dO, for dS, for a place to put dQ; specialised ones for P, and a place to put it, too.
-          .waits = shape.specialised() ? 5 : 3,
-          .exchanged_bytes = scores * (kScoreBytes + (shape.specialised() ? 2 * kProbabilityBytes : 0)),
-          .products = {{kRows, queries}, {kRows, queries}, {kRows}, {kRows}, {kRows, shape.dq_cols(0)}}};
+  // For Q and dO, for dS, for a place to put dQ.
+  WarpWork work{
+      .warps = shape.warps(),
+      .waits = 3,
+      .exchanged_bytes = scores * kScoreBytes,
+      .products = {{kRows, queries}, {kRows, queries}, {kRows}, {kRows}, {kRows, shape.dq_cols(0)}}};
+  if (shape.split != Flash3Split::keys) {  // and for P, and a place to put it, too
+    work.waits += 2;
+    work.exchanged_bytes += scores * (shape.by_columns() ? kScoreBytes : 2 * kProbabilityBytes);
+  }
+  if (shape.by_columns()) {
+    const int keys = shape.tile.block_n, own_keys = keys / shape.consumers();
+    work.products = {
+        {kRows, own_keys}, {kRows, own_keys}, {kRows, keys}, {kRows, keys}, {kRows, shape.dq_cols(0)}};
+  }
+  return work;
 }
 
 }  // namespace tilescope

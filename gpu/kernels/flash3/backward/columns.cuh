@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flash3Split::columns: three warpgroups, each of 64 columns of dK, dV and dQ over all 96 keys, and of 32 keys
-// of S and dP. dK and dV are summed transposed, so that their 64 rows are columns of the matrices: a thread
-// then holds 48 numbers of each, where 64 keys of all 192 columns would be 96. P and dS pass through shared
-// memory, a row a key, since each warpgroup's sums need all keys. Source of the division: FlashAttention-3,
-// arXiv:2407.08608, whose published kernel has it at head_dim 192.
+// Flash3Split::columns: three warpgroups, each of 64 columns of dK, dV and dQ over all 96 keys, and of 32
+// keys of S and dP. dK and dV are summed transposed, so that their 64 rows are columns of the matrices: a
+// thread then holds 48 numbers of each, where 64 keys of all 192 columns would be 96. P and dS pass through
+// shared memory, a row a key, since each warpgroup's sums need all keys. Source of the division:
+// FlashAttention-3, arXiv:2407.08608, whose published kernel has it at head_dim 192.
 //
 // What each step gave, and what was tried and left out: ../NOTES.md.
 #pragma once
@@ -128,8 +128,8 @@ struct Flash3Columns : Flash3Consumer<kType, kShape> {
     make_probs(item, stream, tile, scores);
     sm90::pack_operands<kType>(scores, pairs);
     if constexpr (kObserved) {
-      sm90::log_pairs<kType>(TileLogEntry(args.log, tile.number, item.index()), &DeviceTileState::probs, pairs,
-                             kBlockM, thread);
+      sm90::log_pairs<kType>(TileLogEntry(args.log, tile.number, item.index()), &DeviceTileState::probs,
+                             pairs, kBlockM, thread);
     }
     sm90::wait(shared.probs_empty(), once.empty_parity(), "a free place for P");
     store_scores(pairs, shared.probs());
@@ -174,8 +174,8 @@ struct Flash3Columns : Flash3Consumer<kType, kShape> {
   }
 
   /// dK or dV of this warpgroup's columns leaves through their panel of K or V, which nobody reads any more.
-  __device__ __forceinline__ void leave(const float (&sums)[kSums], const CUtensorMap& map, std::uint32_t place,
-                                        const Flash3Stream<kShape>& stream) const {
+  __device__ __forceinline__ void leave(const float (&sums)[kSums], const CUtensorMap& map,
+                                        std::uint32_t place, const Flash3Stream<kShape>& stream) const {
     constexpr sm90::PanelTile kKvTile = kShape.kv_tile();
     constexpr int kBoxKeys = 16;
     const std::uint32_t panel = place + static_cast<std::uint32_t>(group * kKvTile.panel_bytes());

@@ -319,9 +319,7 @@ __device__ __forceinline__ void send_dq(const Flash3BackwardArguments& args,
   DqRound<kShape, kSender> round;
   constexpr int kGroups = kShape.consumers() / kShape.senders(), kBoxes = round.kBoxes * kGroups;
   constexpr auto group_of = [](int i) { return kSender + i % kGroups; };
-  const auto give_back = [&](int i) {
-    sm90::arrive(shared.dq_empty(group_of(i), round.stage(i / kGroups)));
-  };
+  const auto give_back = [&](int i) { sm90::arrive(shared.dq_empty(group_of(i), round.stage(i / kGroups))); };
   static_assert(kGroups * round.kStages > 1 || kBoxes == 1, "a box is given back when the next one is sent");
   each_tile<kShape>(args, [&](const Flash3Stream<kShape>& stream, int head, int m_block) {
     DqSemaphore<kShape, kSender> semaphore{args, stream, head, m_block};
