@@ -195,7 +195,7 @@ std::vector<Case> prepare_cases() {
       AttentionProblem three = causal;  // the third kv tile of a q tile waits for two
       three.seqlen_k = 3 * kernel.default_options(causal)[PassName::dkdvdq].tile.block_n - 1;
       add_case(kernel, Direction::backward, three, InputKind::normal, BackwardOrder::ordered, cases);
-      for (const int head_dim : {96, 128, 192}) {
+      for (const int head_dim : {96, 128, 192, 256}) {
         AttentionProblem wider = ragged_problem(kernel, ElementType::fp16, head_dim);
         wider.causal = true;
         add_case(kernel, Direction::backward, wider, InputKind::normal, fused, cases);
