@@ -134,12 +134,12 @@ struct Flash3Columns : Flash3Consumer<kType, kShape> {
     sm90::wait(shared.probs_empty(), once.empty_parity(), "a free place for P");
     store_scores(pairs, shared.probs());
     arrive_as_warp(shared.probs_full());
-    sm90::wait_for_wgmma<0>();
-    if constexpr (kObserved) log_tile(item, stream, tile, &DeviceTileState::dprobs, dprobs, 1.0f);
     // With P a warp has said that it reads no dS of the tile before any more.
     sm90::wait(shared.probs_full(), once.full_parity(), "P of all warps");
     sm90::fence_wgmma();
     multiply_own_columns(dv, shared.dout(0), shared.probs());
+    sm90::wait_for_wgmma<1>();
+    if constexpr (kObserved) log_tile(item, stream, tile, &DeviceTileState::dprobs, dprobs, 1.0f);
     make_dscores(scores, dprobs);
     sm90::pack_operands<kType>(dprobs, pairs);
     if constexpr (kObserved) {
