@@ -176,9 +176,10 @@ constexpr bool flash3_backward_persistent(std::int64_t visible_pairs, std::int64
 /// causal [571 526], 870 836, 1416 1385, 2536 2490; 128 causal [496 487], 747 712, 1250 1209, 2268 2231; but
 /// 96 causal 435 438, 645 652, 1105 1109, 1988 1959. Without a mask all kv tiles of a head go through its q
 /// tiles in step, and those that wait lose what delta gains (64 full at 2048 keys 1385 1372, at 8192 4789
-/// 5062; 128 1249 1251, 4384 4482); so do those of 256 (causal at 2048 899 930, at 8192 2795 3122).
+/// 5062; 128 1249 1251, 4384 4482); so do those of 256 (causal at 2048 899 930, at 8192 2795 3122). Causal
+/// 160 at 1344 keys 211 206, 192 at 1924 2676 2599, at 8192 2165 2130.
 constexpr bool flash3_stores_in_order(int head_dim, bool masked) {
-  return masked && (head_dim <= 64 || (96 < head_dim && head_dim <= 128));
+  return masked && (head_dim <= 64 || (96 < head_dim && head_dim <= 192));
 }
 /// Such a shape as a type, for templates.
 template <int kHeadDim, bool kOrdered = false, bool kShortRows = false>
