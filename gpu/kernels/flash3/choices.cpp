@@ -34,34 +34,15 @@ class MultiprocessorQueue {
   double end_ = 0.0;
 };
 
-/// When the last tile ends, the longest first on all multiprocessors.
-/// @param cost_of  (int block): how long a multiprocessor takes for a tile; the unit is the caller's
-template <typename Cost>
-double end_of_tiles(int blocks, std::int64_t heads, Cost&& cost_of) {
-  constexpr std::int64_t kManyTiles = 100 * kHopperMultiprocessors;  // of which none ends much later
-  std::vector<double> costs;
-  for (int block = 0; block < blocks; ++block) costs.push_back(cost_of(block));
-  std::sort(costs.begin(), costs.end(), std::greater<>());
-  if (blocks * heads > kManyTiles) {
-    const double all = std::accumulate(costs.begin(), costs.end(), 0.0) * static_cast<double>(heads);
-    return all / kHopperMultiprocessors + costs.front() / 2;
-  }
-  MultiprocessorQueue queue;
-  for (const double cost : costs) {
-    for (std::int64_t head = 0; head < heads; ++head) queue.take(cost);
-  }
-  return queue.end();
-}
-
 /// What a multiprocessor takes for a kv tile. [us, of an H200: NOTES.md]
 double forward_step(const Flash3ForwardShape& shape) {
   struct Row {
     int head_dim;
     double step;
   };
-  constexpr Row kWhole[] = {{64, 0.87},  {80, 1.6},   {96, 1.18}, {112, 1.44},
-                            {128, 1.34}, {160, 0.91}, {192, 1.0}, {256, 1.25}};
-  constexpr Row kLow[] = {{64, 0.57}, {96, 1.2}, {128, 0.83}, {192, 0.72}, {256, 0.87}};
+  constexpr Row kWhole[] = {{64, 0.87},  {80, 1.33},  {96, 1.25},  {112, 1.35},
+                            {128, 1.42}, {160, 0.91}, {192, 0.98}, {256, 1.29}};
+  constexpr Row kLow[] = {{64, 0.57}, {96, 0.91}, {128, 0.98}, {192, 0.67}, {256, 0.95}};
   const auto step_of = [&](const auto& rows) {
     return std::find_if(std::begin(rows), std::end(rows),
                         [&](const Row& row) { return row.head_dim == shape.head_dim; })
@@ -70,11 +51,26 @@ double forward_step(const Flash3ForwardShape& shape) {
   return shape.splits_keys ? step_of(kLow) : step_of(kWhole);
 }
 
+/// When CTAs end that multiprocessors take in the order in which they are issued; of many, about when.
+/// @param costs  of a block; the unit is the caller's
+double end_as_issued(const Grid& grid, const std::vector<double>& costs) {
+  constexpr std::int64_t kMany = 100 * kHopperMultiprocessors;  // of which none ends much later
+  if (grid.size() > kMany) {
+    const double all = std::accumulate(costs.begin(), costs.end(), 0.0) * grid.num_heads;
+    return all / kHopperMultiprocessors + *std::max_element(costs.begin(), costs.end()) / 2;
+  }
+  MultiprocessorQueue queue;
+  for (int i = 0; i < static_cast<int>(grid.size()); ++i) {
+    queue.take(costs[static_cast<std::size_t>(grid.item(i).block)]);
+  }
+  return queue.end();
+}
 /// When the pass ends. [us]
 double end_of_forward(const AttentionProblem& problem, const Flash3ForwardWay& way) {
-  // us: before and behind all tiles, of a q tile's ends, of a KiB that a split writes, of the pass that
-  // combines
-  constexpr double kBase = 5.5, kEnds = 2.6, kWriteKiB = 0.017, kCombine = 2.3, kCombineMB = 0.83;
+  // us: before and behind all tiles, of a q tile's ends, of a kv tile that a mask cuts, two of a q tile at
+  // most, of a KiB that a split writes, of the pass that combines
+  constexpr double kBase = 5.4, kEnds = 3.0, kMasked = 0.23, kWriteKiB = 0.015, kCombine = 3.2,
+                   kCombineMB = 0.83;
   const Flash3ForwardShape shape = flash3_forward_shape(static_cast<int>(problem.head_dim), way.low);
   const double step = forward_step(shape);
   const VisibleBand band = problem.band();
@@ -83,25 +79,23 @@ double end_of_forward(const AttentionProblem& problem, const Flash3ForwardWay& w
   const bool split = way.splits > 1;
   const double row_bytes = 4.0 * static_cast<double>(problem.head_dim);
   const double ends = kEnds + (split ? kWriteKiB * shape.tile.block_m * row_bytes / 1024 : 0.0);
-  const int blocks = ceil_div(rows_of_head, shape.tile.block_m);
-  const double end = end_of_tiles(blocks, heads * way.splits, [&](int block) {
+  const Grid grid{.num_blocks = ceil_div(rows_of_head, shape.tile.block_m),
+                  .num_heads = static_cast<int>(heads) * way.splits,
+                  .swizzled_heads = way.splits * flash3_forward_swizzle(problem, shape.tile),
+                  .order = problem.masked() ? TileOrder::head_swizzled : TileOrder::row_major,
+                  .longest_is_last = true};
+  std::vector<double> costs;
+  for (int block = 0; block < grid.num_blocks; ++block) {
     const TileRange tiles = packed_kv_tiles(band, shape.tile, rows_of_head, block);
-    return ceil_div(tiles.count(), way.splits) * step + ends;
-  });
+    const int steps = ceil_div(tiles.count(), way.splits);
+    costs.push_back(steps * step + (problem.masked() ? std::min(steps, 2) * kMasked : 0.0) + ends);
+  }
+  const double end = end_as_issued(grid, costs);
   if (!split) return kBase + end;
   const double rows = static_cast<double>(problem.batch * problem.heads * problem.seqlen_q);
   return kBase + end + kCombine + kCombineMB * 1e-6 * way.splits * rows * row_bytes;
 }
 
-/// When CTAs end that multiprocessors take in the order in which they are issued.
-/// @param costs  of a block
-double end_as_issued(const Grid& grid, const std::vector<double>& costs) {
-  MultiprocessorQueue queue;
-  for (int i = 0; i < static_cast<int>(grid.size()); ++i) {
-    queue.take(costs[static_cast<std::size_t>(grid.item(i).block)]);
-  }
-  return queue.end();
-}
 /// The same of persistent CTAs, each of which has one of every so-many-th, there and back: see Flash3KvItem.
 double end_of_persistent(const Grid& grid, const std::vector<double>& costs) {
   std::array<double, kHopperMultiprocessors> ends{};
@@ -153,7 +147,7 @@ double end_of_backward(const AttentionProblem& problem, TileShape tile, const Fl
 }
 
 /// L2 swizzles as flash3_backward_swizzled_heads() has them.
-int usual_swizzle(const AttentionProblem& problem, TileShape tile) {
+int usual_backward_swizzle(const AttentionProblem& problem, TileShape tile) {
   if (!problem.masked()) return 1;
   const std::int64_t heads = problem.batch * problem.heads_kv;
   const std::int64_t pairs = std::max<std::int64_t>(problem.visible_pairs(), 1);
@@ -171,6 +165,15 @@ MostSeen most_seen(const AttentionProblem& problem) {
   return {std::min<std::int64_t>(band.seqlen_k, width), std::min<std::int64_t>(band.seqlen_q, width)};
 }
 
+int flash3_forward_swizzle(const AttentionProblem& problem, TileShape tile) {
+  if (!problem.masked()) return 1;
+  const std::int64_t pairs = std::max<std::int64_t>(problem.visible_pairs(), 1);
+  const std::int64_t heads = problem.batch * problem.heads;
+  return flash3_swizzled_heads(static_cast<int>(problem.head_dim), problem.seqlen_k, heads,
+                               problem.group_size(),
+                               flash3_least_heads(most_seen(problem).keys * tile.block_m, pairs, heads));
+}
+
 bool flash3_can_persist(const AttentionProblem& problem) {
   return flash3_backward_shape(static_cast<int>(problem.head_dim), false, true).persistent &&
          flash3_backward_persistent(problem.visible_pairs(),
@@ -180,8 +183,8 @@ bool flash3_can_persist(const AttentionProblem& problem) {
 Flash3ForwardWay flash3_forward_way(const AttentionProblem& problem) {
   constexpr int kMostTiles = 8 * kHopperMultiprocessors;   // of 64 rows; more fill the device whole
   constexpr int kMostItems = 10 * kHopperMultiprocessors;  // tiles with their splits
-  // Of the time of others that a choice is to take, since steps of lone tiles are shorter than those of many.
-  constexpr double kShareOfSplits = 0.92, kShareOfLow = 0.95;
+  // Of the time of others that splits are to take, since steps of lone tiles are shorter than those of many.
+  constexpr double kShareOfSplits = 0.9;
   constexpr int kMostSplits = 16;
   if (is_fp8(problem.dtype)) return {};
   const int head_dim = static_cast<int>(problem.head_dim);
@@ -198,8 +201,8 @@ Flash3ForwardWay flash3_forward_way(const AttentionProblem& problem) {
       const std::int64_t most =
           std::min({std::int64_t{kMostSplits}, kMostItems / tiles, most_seen(problem).keys / 256});
       for (int splits = 1; splits <= std::max<std::int64_t>(most, 1); ++splits) {
-        const double end = end_of_forward(problem, {low, splits, packed}) /
-                           (splits > 1 ? kShareOfSplits : 1.0) / (low ? kShareOfLow : 1.0);
+        const double end =
+            end_of_forward(problem, {low, splits, packed}) / (splits > 1 ? kShareOfSplits : 1.0);
         if (end >= first) continue;
         first = end;
         best = {low, splits, packed};
@@ -216,7 +219,7 @@ Flash3BackwardWay flash3_backward_way(const AttentionProblem& problem) {
   const TileShape tile = flash3_backward_shape(static_cast<int>(problem.head_dim)).tile;
   const std::int64_t heads = problem.batch * problem.heads_kv;
   const int most = static_cast<int>(kMostTiles / (heads * num_n_blocks(problem.band(), tile)));
-  Flash3BackwardWay best{1, usual_swizzle(problem, tile)};
+  Flash3BackwardWay best{1, usual_backward_swizzle(problem, tile)};
   if (is_fp8(problem.dtype) || most < 1) return best;
   double first = end_of_backward(problem, tile, best);
   const auto look_at = [&](const Flash3BackwardWay& other) {

@@ -16,6 +16,9 @@ struct Flash3ForwardWay {
 /// The way that ends first.
 Flash3ForwardWay flash3_forward_way(const AttentionProblem& problem);
 
+/// Heads of an L2 swizzle of the forward pass; 1 where there is no mask.
+int flash3_forward_swizzle(const AttentionProblem& problem, TileShape tile);
+
 /// A way to run the fused backward pass.
 struct Flash3BackwardWay {
   int splits = 1;          // see ProgramOptions::query_splits

@@ -54,13 +54,8 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
   options.work_counter = true;
   if (is_fp8(problem.dtype)) options.fp8_sums = Fp8Sums::two_level;
   if (problem.masked()) {
-    const std::int64_t pairs = std::max<std::int64_t>(problem.visible_pairs(), 1);
     options.order = TileOrder::head_swizzled;
-    options.swizzled_heads = flash3_swizzled_heads(
-        static_cast<int>(problem.head_dim), problem.seqlen_k, problem.batch * problem.heads,
-        problem.group_size(),
-        flash3_least_heads(most_seen(problem).keys * options[PassName::forward].tile.block_m, pairs,
-                           problem.batch * problem.heads));
+    options.swizzled_heads = flash3_forward_swizzle(problem, options[PassName::forward].tile);
     options.fused_swizzled_heads = backward.swizzled_heads;
   }
   options.dq_flags = flash3_backward_shape(static_cast<int>(problem.head_dim)).senders();
