@@ -165,6 +165,13 @@ MostSeen most_seen(const AttentionProblem& problem) {
   return {std::min<std::int64_t>(band.seqlen_k, width), std::min<std::int64_t>(band.seqlen_q, width)};
 }
 
+bool flash3_sees_evenly(const AttentionProblem& problem) {
+  constexpr double kMost = 1.25;
+  const double pairs = static_cast<double>(problem.visible_pairs()) /
+                       static_cast<double>(std::max<std::int64_t>(problem.batch * problem.heads, 1));
+  return static_cast<double>(most_seen(problem).queries * problem.seqlen_k) <= kMost * pairs;
+}
+
 int flash3_forward_swizzle(const AttentionProblem& problem, TileShape tile) {
   if (!problem.masked()) return 1;
   const std::int64_t pairs = std::max<std::int64_t>(problem.visible_pairs(), 1);
@@ -214,13 +221,17 @@ Flash3ForwardWay flash3_forward_way(const AttentionProblem& problem) {
 
 Flash3BackwardWay flash3_backward_way(const AttentionProblem& problem) {
   constexpr double kShareOfOthers = 0.99;
-  constexpr int kMostTiles = 16 * kHopperMultiprocessors;
-  constexpr int kMostReordered = 8 * kHopperMultiprocessors;
+  constexpr std::int64_t kMostTiles = 16 * kHopperMultiprocessors;  // with their splits
+  constexpr std::int64_t kMostReordered = 8 * kHopperMultiprocessors;
+  constexpr std::int64_t kMostOfGroups = 100 * kHopperMultiprocessors;
   const TileShape tile = flash3_backward_shape(static_cast<int>(problem.head_dim)).tile;
   const std::int64_t heads = problem.batch * problem.heads_kv;
-  const int most = static_cast<int>(kMostTiles / (heads * num_n_blocks(problem.band(), tile)));
+  const std::int64_t tiles = heads * num_n_blocks(problem.band(), tile);
+  const int most = static_cast<int>(kMostTiles / tiles);
   Flash3BackwardWay best{1, usual_backward_swizzle(problem, tile)};
-  if (is_fp8(problem.dtype) || most < 1) return best;
+  // Of a long group L2 keeps the part that a split goes through, however many tiles there are.
+  const bool long_groups = problem.group_size() > 1 && problem.masked() && !flash3_sees_evenly(problem);
+  if (is_fp8(problem.dtype) || tiles > (long_groups ? kMostOfGroups : kMostTiles)) return best;
   double first = end_of_backward(problem, tile, best);
   const auto look_at = [&](const Flash3BackwardWay& other) {
     const double end = end_of_backward(problem, tile, other, kShareOfOthers * first);
@@ -230,10 +241,11 @@ Flash3BackwardWay flash3_backward_way(const AttentionProblem& problem) {
   };
   const int usual = best.swizzled_heads;
   for (int splits = 2; splits <= most; ++splits) look_at({splits, usual});
-  if (!problem.masked() || most < kMostTiles / kMostReordered) return best;
+  if (!problem.masked() || (tiles > kMostReordered && !long_groups)) return best;
+  const int most_reordered = std::clamp(most, long_groups ? 3 : 1, 4);
   for (int parts = 1; parts <= heads; parts *= 2) {
     const int swizzled = static_cast<int>((heads + parts - 1) / parts);
-    for (int splits = 1; splits <= std::min(most, 4); ++splits) look_at({splits, swizzled});
+    for (int splits = 1; splits <= most_reordered; ++splits) look_at({splits, swizzled});
     look_at({best.splits, swizzled});
   }
   return best;

@@ -36,5 +36,7 @@ struct MostSeen {
   std::int64_t keys, queries;
 };
 MostSeen most_seen(const AttentionProblem& problem);
+/// Whether no key is seen by many more queries than the mean: under a window, but not under a causal mask.
+bool flash3_sees_evenly(const AttentionProblem& problem);
 
 }  // namespace tilescope

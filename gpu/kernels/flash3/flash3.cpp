@@ -27,8 +27,12 @@ Flash3Fp8Shape fp8_shape(const AttentionProblem& problem, Fp8Sums sums) {
 DqStart dq_start(const AttentionProblem& problem, const ProgramOptions& options) {
   const bool in_turn = !problem.masked() || options.fused_swizzled_heads == 1;
   if (flash3_can_persist(problem) && in_turn) return DqStart::claimed;
-  return flash3_stores_in_order(static_cast<int>(problem.head_dim), problem.masked()) ? DqStart::in_order
-                                                                                      : DqStart::cleared;
+  // Where a kv tile goes through several heads, those that see fewer queries would wait for the first one at
+  // each head.
+  const bool waits = problem.group_size() > 1 && !flash3_sees_evenly(problem);
+  return !waits && flash3_stores_in_order(static_cast<int>(problem.head_dim), problem.masked())
+             ? DqStart::in_order
+             : DqStart::cleared;
 }
 
 }  // namespace
