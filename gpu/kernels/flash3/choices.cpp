@@ -54,7 +54,7 @@ double forward_step(const Flash3ForwardShape& shape) {
 /// When CTAs end that multiprocessors take in the order in which they are issued; of many, about when.
 /// @param costs  of a block; the unit is the caller's
 double end_as_issued(const Grid& grid, const std::vector<double>& costs) {
-  constexpr std::int64_t kMany = 100 * kHopperMultiprocessors;  // of which none ends much later
+  constexpr std::int64_t kMany = 24 * kHopperMultiprocessors;  // of which none ends much later
   if (grid.size() > kMany) {
     const double all = std::accumulate(costs.begin(), costs.end(), 0.0) * grid.num_heads;
     return all / kHopperMultiprocessors + *std::max_element(costs.begin(), costs.end()) / 2;
@@ -187,7 +187,31 @@ bool flash3_can_persist(const AttentionProblem& problem) {
                                     problem.batch * problem.heads * problem.seqlen_q);
 }
 
-Flash3ForwardWay flash3_forward_way(const AttentionProblem& problem) {
+namespace {
+
+/// The last answers of a thread: a choice takes up to some milliseconds, and layers ask again and again.
+template <typename Way, Way (*choose)(const AttentionProblem&)>
+Way remembered(const AttentionProblem& problem) {
+  struct Answer {
+    AttentionProblem problem;
+    Way way;
+  };
+  constexpr std::size_t kMost = 8;
+  thread_local std::vector<Answer> answers;
+  thread_local std::size_t next = 0;
+  for (const Answer& answer : answers) {
+    if (answer.problem == problem) return answer.way;
+  }
+  const Way way = choose(problem);
+  if (answers.size() < kMost) {
+    answers.push_back({problem, way});
+  } else {
+    answers[next++ % kMost] = {problem, way};
+  }
+  return way;
+}
+
+Flash3ForwardWay choose_forward(const AttentionProblem& problem) {
   constexpr int kMostTiles = 8 * kHopperMultiprocessors;   // of 64 rows; more fill the device whole
   constexpr int kMostItems = 10 * kHopperMultiprocessors;  // tiles with their splits
   // Of the time of others that splits are to take, since steps of lone tiles are shorter than those of many.
@@ -219,7 +243,7 @@ Flash3ForwardWay flash3_forward_way(const AttentionProblem& problem) {
   return best;
 }
 
-Flash3BackwardWay flash3_backward_way(const AttentionProblem& problem) {
+Flash3BackwardWay choose_backward(const AttentionProblem& problem) {
   constexpr double kShareOfOthers = 0.99;
   constexpr std::int64_t kMostTiles = 16 * kHopperMultiprocessors;  // with their splits
   constexpr std::int64_t kMostReordered = 8 * kHopperMultiprocessors;
@@ -249,6 +273,15 @@ Flash3BackwardWay flash3_backward_way(const AttentionProblem& problem) {
     look_at({best.splits, swizzled});
   }
   return best;
+}
+
+}  // namespace
+
+Flash3ForwardWay flash3_forward_way(const AttentionProblem& problem) {
+  return remembered<Flash3ForwardWay, choose_forward>(problem);
+}
+Flash3BackwardWay flash3_backward_way(const AttentionProblem& problem) {
+  return remembered<Flash3BackwardWay, choose_backward>(problem);
 }
 
 }  // namespace tilescope
