@@ -42,13 +42,15 @@ double forward_step(const Flash3ForwardShape& shape) {
   };
   constexpr Row kWhole[] = {{64, 0.87},  {80, 1.33},  {96, 1.25},  {112, 1.35},
                             {128, 1.42}, {160, 0.91}, {192, 0.98}, {256, 1.29}};
+  constexpr Row kHalf[] = {{80, 1.0}, {96, 1.1}};  // where whole tiles have 192 rows
   constexpr Row kLow[] = {{64, 0.57}, {96, 0.91}, {128, 0.98}, {192, 0.67}, {256, 0.95}};
   const auto step_of = [&](const auto& rows) {
     return std::find_if(std::begin(rows), std::end(rows),
                         [&](const Row& row) { return row.head_dim == shape.head_dim; })
         ->step;
   };
-  return shape.splits_keys ? step_of(kLow) : step_of(kWhole);
+  if (shape.splits_keys) return step_of(kLow);
+  return shape.tile.block_m == 128 && shape.head_dim <= 96 ? step_of(kHalf) : step_of(kWhole);
 }
 
 /// When CTAs end that multiprocessors take in the order in which they are issued; of many, about when.
@@ -71,7 +73,7 @@ double end_of_forward(const AttentionProblem& problem, const Flash3ForwardWay& w
   // most, of a KiB that a split writes, of the pass that combines
   constexpr double kBase = 5.4, kEnds = 3.0, kMasked = 0.23, kWriteKiB = 0.015, kCombine = 3.2,
                    kCombineMB = 0.83;
-  const Flash3ForwardShape shape = flash3_forward_shape(static_cast<int>(problem.head_dim), way.low);
+  const Flash3ForwardShape shape = flash3_forward_shape(static_cast<int>(problem.head_dim), way.height);
   const double step = forward_step(shape);
   const VisibleBand band = problem.band();
   const std::int64_t heads = problem.batch * (way.packed ? problem.heads_kv : problem.heads);
@@ -225,18 +227,18 @@ Flash3ForwardWay choose_forward(const AttentionProblem& problem) {
     if (packed && (problem.masked() || problem.group_size() == 1)) continue;
     const std::int64_t heads = problem.batch * (packed ? problem.heads_kv : problem.heads);
     const std::int64_t rows = problem.seqlen_q * (packed ? problem.group_size() : 1);
-    for (const bool low : {false, true}) {
-      const TileShape tile = flash3_forward_shape(head_dim, low).tile;
+    for (const Flash3Height height : {Flash3Height::whole, Flash3Height::half, Flash3Height::low}) {
+      const TileShape tile = flash3_forward_shape(head_dim, height).tile;
       const std::int64_t tiles = heads * ((rows + tile.block_m - 1) / tile.block_m);
-      if (low && tiles > kMostTiles && rows > tile.block_m) continue;
+      if (height == Flash3Height::low && tiles > kMostTiles && rows > tile.block_m) continue;
       const std::int64_t most =
           std::min({std::int64_t{kMostSplits}, kMostItems / tiles, most_seen(problem).keys / 256});
       for (int splits = 1; splits <= std::max<std::int64_t>(most, 1); ++splits) {
         const double end =
-            end_of_forward(problem, {low, splits, packed}) / (splits > 1 ? kShareOfSplits : 1.0);
+            end_of_forward(problem, {height, splits, packed}) / (splits > 1 ? kShareOfSplits : 1.0);
         if (end >= first) continue;
         first = end;
-        best = {low, splits, packed};
+        best = {height, splits, packed};
       }
     }
   }

@@ -4,12 +4,13 @@
 #pragma once
 
 #include "cpu_ref/schedule/problem.hpp"
+#include "gpu/kernels/flash3/forward/shapes.hpp"
 
 namespace tilescope {
 
 /// A way to run the forward pass in 16 bits.
 struct Flash3ForwardWay {
-  bool low = false;  // q tiles of 64 rows
+  Flash3Height height = Flash3Height::whole;
   int splits = 1;
   bool packed = false;
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/kernels/flash3/flash3.hpp"
 
+#include <algorithm>
+
 #include "gpu/kernels/decode/decode.hpp"
 #include "gpu/kernels/elementwise/elementwise.hpp"
 #include "gpu/kernels/flash3/choices.hpp"
@@ -10,7 +12,11 @@ namespace {
 
 Flash3ForwardShape forward_shape(const TileProgram& program) {
   const int head_dim = static_cast<int>(program.problem.head_dim);
-  return flash3_forward_shape(head_dim, program.tile == flash3_forward_shape(head_dim, true).tile);
+  for (const Flash3Height height : {Flash3Height::low, Flash3Height::half}) {
+    const Flash3ForwardShape shape = flash3_forward_shape(head_dim, height);
+    if (program.tile == shape.tile) return shape;
+  }
+  return flash3_forward_shape(head_dim);
 }
 
 Flash3BackwardShape backward_shape(const TileProgram& program) {
@@ -47,7 +53,7 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
   options.set_tile(Direction::forward,
                    is_fp8(problem.dtype)
                        ? fp8_shape(problem, Fp8Sums::two_level).tile
-                       : flash3_forward_shape(static_cast<int>(problem.head_dim), forward.low).tile);
+                       : flash3_forward_shape(static_cast<int>(problem.head_dim), forward.height).tile);
   if (forward.splits > 1) options.splits = {SplitPolicy::Kind::number, forward.splits};
   options.pack_gqa = forward.packed;
   const Flash3BackwardWay backward = flash3_backward_way(problem);
@@ -70,10 +76,12 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
 std::vector<TileShape> Flash3::tile_choices(const AttentionProblem& problem, PassName pass) {
   const TileShape tile = default_options(problem)[pass].tile;
   if (pass != PassName::forward || is_fp8(problem.dtype)) return {tile};
-  const auto of_height = [&](bool low) {
-    return flash3_forward_shape(static_cast<int>(problem.head_dim), low).tile;
-  };
-  return {tile, of_height(tile != of_height(true))};
+  std::vector<TileShape> tiles{tile};
+  for (const Flash3Height height : {Flash3Height::whole, Flash3Height::half, Flash3Height::low}) {
+    const TileShape other = flash3_forward_shape(static_cast<int>(problem.head_dim), height).tile;
+    if (std::find(tiles.begin(), tiles.end(), other) == tiles.end()) tiles.push_back(other);
+  }
+  return tiles;
 }
 
 bool Flash3::persistent(const TileProgram& program) {

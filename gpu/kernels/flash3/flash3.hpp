@@ -44,7 +44,7 @@ struct Flash3 {
   /// Whether a backward pass whose sums are cleared has persistent CTAs: see flash3_backward_persistent().
   static bool persistent(const TileProgram&);
   static ProgramOptions default_options(const AttentionProblem&);
-  /// Forward in 16 bits both heights of q tiles.
+  /// Forward in 16 bits all heights of q tiles.
   static std::vector<TileShape> tile_choices(const AttentionProblem&, PassName);
   /// Splits and packed heads are those of 16-bit types, packed heads of problems without a mask.
   static std::optional<std::string> lack(const AttentionProblem&, const ProgramOptions&);

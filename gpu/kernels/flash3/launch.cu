@@ -2,6 +2,7 @@
 // Which instance of gpu:flash3 runs which pass. The instances are compiled apart, for sm_90a alone, in a
 // build that has that architecture: gpu/CMakeLists.txt.
 #include <algorithm>
+#include <type_traits>
 
 #include "gpu/kernels/decode/decode.hpp"
 #include "gpu/kernels/elementwise/elementwise.hpp"
@@ -116,8 +117,14 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
       return launch_backward<kType, Flash3BackwardChoice<kBackwardDim>>(program, arguments, stream);
     }
     if (program.tile.block_m == 64) {
-      constexpr int kLowDim = flash3_forward_shape(kHeadDim, true).head_dim;
+      constexpr int kLowDim = flash3_forward_shape(kHeadDim, Flash3Height::low).head_dim;
       return launch_forward<kType, Flash3ForwardChoice<kLowDim, true>>(program, arguments, stream);
+    }
+    constexpr Flash3ForwardShape kHalf = flash3_forward_shape(kHeadDim, Flash3Height::half);
+    if constexpr (kHalf != flash3_forward_shape(kHeadDim)) {
+      using Half = std::conditional_t<kHalf == flash3_forward_shape(kHalf.head_dim),
+                                      Flash3ForwardChoice<kHalf.head_dim>, Flash3HalfChoice<kHeadDim>>;
+      if (program.tile == kHalf.tile) return launch_forward<kType, Half>(program, arguments, stream);
     }
     launch_forward<kType, Flash3ForwardChoice<kHeadDim>>(program, arguments, stream);
   });

@@ -25,6 +25,14 @@ enum class Flash3Scores : std::uint8_t {
   recomputed,  // P took their place, for want of registers
 };
 
+/// Rows of a q tile of the forward pass in 16 bits: the lower, the less of a device's last wave is lost, and
+/// the more often K and V are read.
+enum class Flash3Height : std::uint8_t {
+  whole,  // 128 to 256
+  half,   // 128, where whole ones have 192
+  low,    // 64, its keys shared by two warpgroups
+};
+
 /// The forward pass: one warpgroup that loads, and one for each 64 rows of block_m that computes.
 struct Flash3ForwardShape {
   TileShape tile;
@@ -138,17 +146,20 @@ constexpr bool flash3_short_rows(std::int64_t visible_pairs, std::int64_t rows) 
 /// Registers bound block_n: of the 64 rows, a thread holds own_keys() / 2 scores, own_keys() / 4 registers of
 /// P (twice, if the scores are kept) and head_dim / 2 of O. Shared memory bounds the stages: where tiles are
 /// skipped, at least twice as many as a warpgroup skips at one end.
-/// @param low  64 rows, for grids of few tiles: see flash3_forward_way()
-constexpr Flash3ForwardShape flash3_forward_shape(int head_dim, bool low = false) {
+/// @param height  see flash3_forward_way(); where no shape has it, whole
+constexpr Flash3ForwardShape flash3_forward_shape(int head_dim, Flash3Height height = Flash3Height::whole) {
   constexpr auto kStaged = Flash3Output::staged, kDirect = Flash3Output::direct;
   constexpr auto kKept = Flash3Scores::kept, kRecomputed = Flash3Scores::recomputed;
+  const bool low = height == Flash3Height::low, half = height == Flash3Height::half;
   if (head_dim <= 64 && low) return {{64, 128}, 64, 4, 2, kStaged, false, kKept, false, true};
   if (head_dim <= 64) return {{256, 64}, 64, 6, 2, kStaged, false, kRecomputed, true};
   if (head_dim <= 96 && low) return {{64, 128}, 96, 2, 2, kDirect, false, kKept, false, true};
+  if (head_dim <= 80 && half) return {{128, 128}, 80, 2, 2, kStaged, false, kKept, true};
+  if (head_dim <= 96 && half) return {{128, 128}, 96, 2, 2, kStaged, false, kKept, true};
   if (head_dim <= 80) return {{192, 112}, 80, 2, 1, kStaged, false, kRecomputed, true};
   if (head_dim <= 96) return {{192, 96}, 96, 2, 1, kStaged, false, kRecomputed, true};
   if (head_dim <= 128 && low) return {{64, 128}, 128, 2, 2, kDirect, false, kKept, false, true};
-  if (head_dim <= 112) return {{192, 96}, 112, 2, 1, kStaged, false, kRecomputed, true};
+  if (head_dim <= 112 && !half) return {{192, 96}, 112, 2, 1, kStaged, false, kRecomputed, true};
   if (head_dim <= 128) return {{128, 128}, 128, 2, 2};
   if (head_dim <= 192 && low) return {{64, 64}, 192, 3, 1, kDirect, false, kKept, false, true};
   if (low) return {{64, 64}, 256, 2, 1, kDirect, false, kKept, false, true};
@@ -159,20 +170,27 @@ constexpr Flash3ForwardShape flash3_forward_shape(int head_dim, bool low = false
 /// Such a shape as a type, for templates.
 template <int kHeadDim, bool kLow = false>
 struct Flash3ForwardChoice {
-  static constexpr Flash3ForwardShape shape = flash3_forward_shape(kHeadDim, kLow);
+  static constexpr Flash3ForwardShape shape =
+      flash3_forward_shape(kHeadDim, kLow ? Flash3Height::low : Flash3Height::whole);
 };
+template <int kHeadDim>
+struct Flash3HalfChoice {
+  static constexpr Flash3ForwardShape shape = flash3_forward_shape(kHeadDim, Flash3Height::half);
+};
+static_assert(Flash3ForwardLayout(flash3_forward_shape(80, Flash3Height::half)).end <= kSm90SharedBytes);
+static_assert(Flash3ForwardLayout(flash3_forward_shape(96, Flash3Height::half)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(64)).end <= kSm90SharedBytes);
-static_assert(Flash3ForwardLayout(flash3_forward_shape(64, true)).end <= kSm90SharedBytes);
+static_assert(Flash3ForwardLayout(flash3_forward_shape(64, Flash3Height::low)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(80)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(96)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(112)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(128)).end <= kSm90SharedBytes);
-static_assert(Flash3ForwardLayout(flash3_forward_shape(128, true)).end <= kSm90SharedBytes);
-static_assert(Flash3ForwardLayout(flash3_forward_shape(96, true)).end <= kSm90SharedBytes);
-static_assert(Flash3ForwardLayout(flash3_forward_shape(192, true)).end <= kSm90SharedBytes);
+static_assert(Flash3ForwardLayout(flash3_forward_shape(128, Flash3Height::low)).end <= kSm90SharedBytes);
+static_assert(Flash3ForwardLayout(flash3_forward_shape(96, Flash3Height::low)).end <= kSm90SharedBytes);
+static_assert(Flash3ForwardLayout(flash3_forward_shape(192, Flash3Height::low)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(160)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(192)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(256)).end <= kSm90SharedBytes);
-static_assert(Flash3ForwardLayout(flash3_forward_shape(256, true)).end <= kSm90SharedBytes);
+static_assert(Flash3ForwardLayout(flash3_forward_shape(256, Flash3Height::low)).end <= kSm90SharedBytes);
 
 }  // namespace tilescope
