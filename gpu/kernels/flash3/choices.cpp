@@ -34,23 +34,26 @@ class MultiprocessorQueue {
   double end_ = 0.0;
 };
 
-/// What a multiprocessor takes for a kv tile. [us, of an H200: NOTES.md]
-double forward_step(const Flash3ForwardShape& shape) {
+/// What a multiprocessor takes for a kv tile, and for head dimensions of at most so much. [us, of an H200:
+/// NOTES.md]
+double forward_step(int head_dim, Flash3Height height) {
   struct Row {
     int head_dim;
     double step;
   };
-  constexpr Row kWhole[] = {{64, 0.87},  {80, 1.33},  {96, 1.25},  {112, 1.35},
-                            {128, 1.42}, {160, 0.91}, {192, 0.98}, {256, 1.29}};
-  constexpr Row kHalf[] = {{80, 1.0}, {96, 1.1}};  // where whole tiles have 192 rows
-  constexpr Row kLow[] = {{64, 0.57}, {96, 0.91}, {128, 0.98}, {192, 0.67}, {256, 0.95}};
+  // At 72 the rows of K and V are 144 bytes, and bound it.
+  constexpr Row kWhole[] = {{64, 0.90},  {72, 1.61},  {80, 1.39},  {96, 1.32}, {112, 1.35},
+                            {128, 1.48}, {160, 0.87}, {192, 0.97}, {256, 1.20}};
+  constexpr Row kHalf[] = {{72, 1.55}, {80, 1.18}, {96, 1.31}, {128, 1.48}};
+  constexpr Row kLow[] = {{64, 0.59}, {96, 0.97}, {128, 1.01}, {192, 0.55}, {256, 0.95}};
   const auto step_of = [&](const auto& rows) {
     return std::find_if(std::begin(rows), std::end(rows),
-                        [&](const Row& row) { return row.head_dim == shape.head_dim; })
+                        [&](const Row& row) { return head_dim <= row.head_dim; })
         ->step;
   };
-  if (shape.splits_keys) return step_of(kLow);
-  return shape.tile.block_m == 128 && shape.head_dim <= 96 ? step_of(kHalf) : step_of(kWhole);
+  if (height == Flash3Height::low) return step_of(kLow);
+  const bool has_half = flash3_forward_shape(head_dim, Flash3Height::half) != flash3_forward_shape(head_dim);
+  return height == Flash3Height::half && has_half ? step_of(kHalf) : step_of(kWhole);
 }
 
 /// When CTAs end that multiprocessors take in the order in which they are issued; of many, about when.
@@ -70,17 +73,17 @@ double end_as_issued(const Grid& grid, const std::vector<double>& costs) {
 /// When the pass ends. [us]
 double end_of_forward(const AttentionProblem& problem, const Flash3ForwardWay& way) {
   // us: before and behind all tiles, of a q tile's ends, of a kv tile that a mask cuts, two of a q tile at
-  // most, of a KiB that a split writes, of the pass that combines
-  constexpr double kBase = 5.4, kEnds = 3.0, kMasked = 0.23, kWriteKiB = 0.015, kCombine = 3.2,
-                   kCombineMB = 0.83;
+  // most, of a part of a split and each KiB that it writes, of the pass that combines
+  constexpr double kBase = 4.6, kEnds = 3.3, kMasked = 0.13, kPart = 0.3, kWriteKiB = 0.021, kCombine = 2.9,
+                   kCombineMB = 0.93;
   const Flash3ForwardShape shape = flash3_forward_shape(static_cast<int>(problem.head_dim), way.height);
-  const double step = forward_step(shape);
+  const double step = forward_step(static_cast<int>(problem.head_dim), way.height);
   const VisibleBand band = problem.band();
   const std::int64_t heads = problem.batch * (way.packed ? problem.heads_kv : problem.heads);
   const int rows_of_head = band.seqlen_q * static_cast<int>(way.packed ? problem.group_size() : 1);
   const bool split = way.splits > 1;
   const double row_bytes = 4.0 * static_cast<double>(problem.head_dim);
-  const double ends = kEnds + (split ? kWriteKiB * shape.tile.block_m * row_bytes / 1024 : 0.0);
+  const double ends = kEnds + (split ? kPart + kWriteKiB * shape.tile.block_m * row_bytes / 1024 : 0.0);
   const Grid grid{.num_blocks = ceil_div(rows_of_head, shape.tile.block_m),
                   .num_heads = static_cast<int>(heads) * way.splits,
                   .swizzled_heads = way.splits * flash3_forward_swizzle(problem, shape.tile),
@@ -217,7 +220,7 @@ Flash3ForwardWay choose_forward(const AttentionProblem& problem) {
   constexpr int kMostTiles = 8 * kHopperMultiprocessors;   // of 64 rows; more fill the device whole
   constexpr int kMostItems = 10 * kHopperMultiprocessors;  // tiles with their splits
   // Of the time of others that splits are to take, since steps of lone tiles are shorter than those of many.
-  constexpr double kShareOfSplits = 0.9;
+  constexpr double kShareOfSplits = 0.92;
   constexpr int kMostSplits = 16;
   if (is_fp8(problem.dtype)) return {};
   const int head_dim = static_cast<int>(problem.head_dim);
