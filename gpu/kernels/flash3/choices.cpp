@@ -227,11 +227,13 @@ Flash3ForwardWay choose_forward(const AttentionProblem& problem) {
   Flash3ForwardWay best;
   double first = end_of_forward(problem, best);
   for (const bool packed : {false, true}) {
-    if (packed && (problem.masked() || problem.group_size() == 1)) continue;
+    if (packed && problem.group_size() == 1) continue;
     const std::int64_t heads = problem.batch * (packed ? problem.heads_kv : problem.heads);
     const std::int64_t rows = problem.seqlen_q * (packed ? problem.group_size() : 1);
     for (const Flash3Height height : {Flash3Height::whole, Flash3Height::half, Flash3Height::low}) {
-      const TileShape tile = flash3_forward_shape(head_dim, height).tile;
+      const Flash3ForwardShape shape = flash3_forward_shape(head_dim, height);
+      if (packed && problem.masked() && !shape.packs_masked) continue;
+      const TileShape tile = shape.tile;
       const std::int64_t tiles = heads * ((rows + tile.block_m - 1) / tile.block_m);
       if (height == Flash3Height::low && tiles > kMostTiles && rows > tile.block_m) continue;
       const std::int64_t most =

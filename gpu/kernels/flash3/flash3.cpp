@@ -114,7 +114,14 @@ std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const P
   if (is_fp8(problem.dtype) && (splits || options.pack_gqa)) {
     return "splits keys and packs heads of 16-bit types alone";
   }
-  if (options.pack_gqa && problem.masked()) return "packs heads only without a mask";
+  if (options.pack_gqa && problem.masked()) {
+    TileProgram forward;
+    forward.problem = problem;
+    forward.tile = options[PassName::forward].tile;
+    if (!forward_shape(forward).packs_masked) {
+      return "packs heads under a mask only in q tiles of 64 rows, and of 128 at head_dim 72 to 96";
+    }
+  }
   return std::nullopt;
 }
 

@@ -46,7 +46,7 @@ struct Flash3 {
   static ProgramOptions default_options(const AttentionProblem&);
   /// Forward in 16 bits all heights of q tiles.
   static std::vector<TileShape> tile_choices(const AttentionProblem&, PassName);
-  /// Splits and packed heads are those of 16-bit types, packed heads of problems without a mask.
+  /// Splits and packed heads are those of 16-bit types, packed heads under a mask those of low q tiles.
   static std::optional<std::string> lack(const AttentionProblem&, const ProgramOptions&);
   /// What produce() and produce_tiles() load.
   static std::vector<Boxes> boxes(const TileProgram&);

@@ -31,7 +31,9 @@ struct Flash3ForwardArguments {
   int batches = 1;
   Grid grid;
   Scan scan = Scan::descending;
-  VisibleBand band;
+  VisibleBand band;       // its rows are those of all heads that are packed into one
+  VisibleBand head_band;  // of one of them
+  int head_rows = 0;      // rows of one of them, where a mask tells them apart; else 0
   int heads = 1;
   int group_size = 1;           // query heads a key/value head
   float softmax_scale = 1.0f;   // |scale|
@@ -63,7 +65,14 @@ struct Flash3Item {
       const int last_row = min(args.band.seqlen_q, first_row + kShape.tile.block_m) - 1;
       return tilescope::detail::kv_tiles_of_rows(args.band, kShape.tile, first_row, last_row, false);
     };
-    const TileRange all = kMasked ? kv_tiles(args.band, kShape.tile, block) : unmasked();
+    const auto packed = [&] {
+      const Interval queries = packed_queries(args.head_rows, kShape.tile, args.band.seqlen_q, block);
+      return tilescope::detail::kv_tiles_of_rows(args.head_band, kShape.tile, queries.begin, queries.end - 1,
+                                                 kMasked);
+    };
+    const TileRange all = kShape.packs_masked && args.head_rows > 0 ? packed()
+                          : kMasked                                 ? kv_tiles(args.band, kShape.tile, block)
+                                                                    : unmasked();
     return args.splits.count == 1 ? all : args.splits.part_of(all, part / args.batches);
   }
   __device__ __forceinline__ int wave_parity() const { return static_cast<int>(place & 1); }

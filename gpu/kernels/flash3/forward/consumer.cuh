@@ -87,8 +87,9 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
   }
   __device__ __forceinline__ void mask_tile(int step) {
     const int n_block = scan_tile(args.scan, range, item.wave_parity(), step);
-    sm90::mask_scores(scores, args.score_sign, args.band, first_query(item), n_block * kBlockN + own_key,
-                      thread);
+    const VisibleBand& band = kShape.packs_masked ? args.head_band : args.band;
+    sm90::mask_scores(scores, args.score_sign, band, first_query(item), n_block * kBlockN + own_key, thread,
+                      kMinusInfinity, kShape.packs_masked ? args.head_rows : 0);
     if constexpr (kObserved) {
       sm90::log_masked(open_entry(item, step, n_block), &DeviceTileState::scores, scores,
                        args.band.seqlen_q - first_query(item), thread);

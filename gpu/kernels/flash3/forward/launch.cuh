@@ -64,7 +64,7 @@ inline KernelArguments flash3_packed_heads(KernelArguments arguments) {
     }
     tensor.head_stride *= group;
   }
-  arguments.band.seqlen_q *= group;  // without a mask it matters to none which row is whose
+  arguments.band.seqlen_q *= group;
   arguments.heads = arguments.heads_kv;
   return arguments;
 }
@@ -74,6 +74,8 @@ Flash3ForwardArguments flash3_forward_arguments(const TileProgram& program, cons
   const KernelArguments args = program.pack_gqa ? flash3_packed_heads(of_heads) : of_heads;
   constexpr auto kElement = kType == sm90::WgmmaType::fp16 ? sm90::MapElement::fp16 : sm90::MapElement::bf16;
   Flash3ForwardArguments out = flash3_common_arguments(args, program.splits);
+  out.head_band = of_heads.band;
+  out.head_rows = program.pack_gqa && program.problem.masked() ? of_heads.band.seqlen_q : 0;
   const auto map = [&](TensorName name, int heads, int rows, int box_rows) {
     return sm90::encode_tensor_map(
         flash3_map(kElement, args[name], out.batches, heads, rows, args.head_dim, box_rows), args[name].data);

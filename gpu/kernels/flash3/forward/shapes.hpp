@@ -42,8 +42,9 @@ struct Flash3ForwardShape {
   Flash3Output output = Flash3Output::staged;
   bool ping_pong = true;  // the warpgroups issue their WGMMAs in turn
   Flash3Scores scores = Flash3Scores::kept;
-  bool skips = false;        // a warpgroup computes no tile that its own rows do not see; without ping-pong
-  bool splits_keys = false;  // the warpgroups share 64 rows, and each sees its part of a tile's keys
+  bool skips = false;         // a warpgroup computes no tile that its own rows do not see; without ping-pong
+  bool splits_keys = false;   // the warpgroups share 64 rows, and each sees its part of a tile's keys
+  bool packs_masked = false;  // a group's heads may be packed under a mask, too: 1 % of whole tiles' time
 
   constexpr int v_stages() const { return kv_stages; }
   constexpr int row_groups() const { return tile.block_m / 64; }
@@ -151,18 +152,18 @@ constexpr Flash3ForwardShape flash3_forward_shape(int head_dim, Flash3Height hei
   constexpr auto kStaged = Flash3Output::staged, kDirect = Flash3Output::direct;
   constexpr auto kKept = Flash3Scores::kept, kRecomputed = Flash3Scores::recomputed;
   const bool low = height == Flash3Height::low, half = height == Flash3Height::half;
-  if (head_dim <= 64 && low) return {{64, 128}, 64, 4, 2, kStaged, false, kKept, false, true};
+  if (head_dim <= 64 && low) return {{64, 128}, 64, 4, 2, kStaged, false, kKept, false, true, true};
   if (head_dim <= 64) return {{256, 64}, 64, 6, 2, kStaged, false, kRecomputed, true};
-  if (head_dim <= 96 && low) return {{64, 128}, 96, 2, 2, kDirect, false, kKept, false, true};
-  if (head_dim <= 80 && half) return {{128, 128}, 80, 2, 2, kStaged, false, kKept, true};
-  if (head_dim <= 96 && half) return {{128, 128}, 96, 2, 2, kStaged, false, kKept, true};
+  if (head_dim <= 96 && low) return {{64, 128}, 96, 2, 2, kDirect, false, kKept, false, true, true};
+  if (head_dim <= 80 && half) return {{128, 128}, 80, 2, 2, kStaged, false, kKept, true, false, true};
+  if (head_dim <= 96 && half) return {{128, 128}, 96, 2, 2, kStaged, false, kKept, true, false, true};
   if (head_dim <= 80) return {{192, 112}, 80, 2, 1, kStaged, false, kRecomputed, true};
   if (head_dim <= 96) return {{192, 96}, 96, 2, 1, kStaged, false, kRecomputed, true};
-  if (head_dim <= 128 && low) return {{64, 128}, 128, 2, 2, kDirect, false, kKept, false, true};
+  if (head_dim <= 128 && low) return {{64, 128}, 128, 2, 2, kDirect, false, kKept, false, true, true};
   if (head_dim <= 112 && !half) return {{192, 96}, 112, 2, 1, kStaged, false, kRecomputed, true};
   if (head_dim <= 128) return {{128, 128}, 128, 2, 2};
-  if (head_dim <= 192 && low) return {{64, 64}, 192, 3, 1, kDirect, false, kKept, false, true};
-  if (low) return {{64, 64}, 256, 2, 1, kDirect, false, kKept, false, true};
+  if (head_dim <= 192 && low) return {{64, 64}, 192, 3, 1, kDirect, false, kKept, false, true, true};
+  if (low) return {{64, 64}, 256, 2, 1, kDirect, false, kKept, false, true, true};
   if (head_dim <= 160) return {{128, 64}, 160, 3, 1, kDirect, false, kKept, true};
   if (head_dim <= 192) return {{128, 64}, 192, 3, 1, kDirect, false, kKept, true};
   return {{128, 64}, 256, 2, 1, kDirect, false};

@@ -75,6 +75,15 @@ struct Flash3ForwardWalk {
       skip_v(1);
     }
   }
+  /// The steps that this warpgroup's rows see.
+  __device__ __forceinline__ void look_at_own_rows(bool down) {
+    const TileRange own =
+        kv_tiles(args.band, {sm90::kWarpgroupRows, kBlockN}, first_query(item) / sm90::kWarpgroupRows);
+    const int begin = max(own.begin, range.begin), end = min(own.end, range.end);
+    const bool none = end <= begin || first_query(item) >= args.band.seqlen_q;
+    own_begin = none ? 0 : down ? range.end - end : begin - range.begin;
+    own_end = none ? 0 : own_begin + end - begin;
+  }
   /// The item that came with Q. True: this warpgroup has something to compute of it.
   __device__ __forceinline__ bool look_at_item() {
     sm90::wait(shared.q_full(q_buffer()), q.full_parity(), "Q");
@@ -89,12 +98,8 @@ struct Flash3ForwardWalk {
     full_end = full_begin + range.full_end - range.full_begin;
     own_end = range.count();
     if constexpr (kSkips) {
-      const TileRange own =
-          kv_tiles(args.band, {sm90::kWarpgroupRows, kBlockN}, first_query(item) / sm90::kWarpgroupRows);
-      const int begin = max(own.begin, range.begin), end = min(own.end, range.end);
-      const bool none = end <= begin || first_query(item) >= args.band.seqlen_q;
-      own_begin = none ? 0 : down ? range.end - end : begin - range.begin;
-      own_end = none ? 0 : own_begin + end - begin;
+      // A tile of two heads' rows leaves none out: a warpgroup might have to give back more than there are.
+      if (!kShape.packs_masked || args.head_rows == 0) look_at_own_rows(down);
     }
     return own_end > own_begin;
   }
