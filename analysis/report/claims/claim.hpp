@@ -32,6 +32,8 @@ struct Evidence {
   std::vector<NoiseFloor> noise_floor;
   std::vector<ExplainRecord> explained = {};
   std::vector<CeilingsRecord> ceilings = {};
+  std::vector<RunSummary> on_device = {};            // measured for single claims: ReportRecords::claims
+  std::vector<CeilingsRecord> device_ceilings = {};  // the same
 };
 
 struct Claim {
