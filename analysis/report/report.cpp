@@ -158,7 +158,8 @@ Document make_report(const ReportRecords& all) {
                           all.explained,
                           all.ceilings,
                           summarize(all.claims),
-                          all.claims_ceilings};
+                          all.claims_ceilings,
+                          all.claims_commands};
   document.for_texts = {claims_matrix(evidence), findings_section(evidence)};
 
   if (document.sections.size() <= kFewSections) {

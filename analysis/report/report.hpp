@@ -27,6 +27,7 @@ struct ReportRecords {
   /// Measured for single claims, of devices, tiles and variants that stand in no other comparison.
   std::vector<RunRecord> claims = {};
   std::vector<CeilingsRecord> claims_ceilings = {};
+  std::vector<KernelRecord> claims_commands = {};
   std::vector<RunRecord> holdout = {};  // of problems that nothing in the models was fitted to
 
   /// Adds the record of any schema that `text` holds.

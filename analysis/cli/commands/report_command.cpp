@@ -68,6 +68,7 @@ int run_report(const ReportArguments& arguments, const CommandContext& context) 
   for (const std::string& path : paths) of_claims.add(path, read_text_file(path));
   records.claims = std::move(of_claims.runs);
   records.claims_ceilings = std::move(of_claims.ceilings);
+  records.claims_commands = std::move(of_claims.kernels);
   for (const std::string& path : arguments.baseline)
     records.baseline.push_back(comparable_record(path, read_text_file(path)));
   join_simulations(records.runs);

@@ -158,6 +158,48 @@ Judgement flash_at_dram(const Evidence& evidence) {
   return judgement;
 }
 
+std::string unfused_bytes(const Evidence& evidence) {
+  constexpr const char* kDraws = "distribution";  // of PyTorch's kernels: those that draw the inputs
+  std::string text;
+  for (const KernelRecord& record : evidence.device_commands) {
+    double bytes = 0;
+    std::size_t kernels = 0;
+    for (const KernelMeasurement& kernel : record.kernels) {
+      const auto read = kernel.measured.find("dram_read_bytes"),
+                 written = kernel.measured.find("dram_write_bytes");
+      if (kernel.name.find(kDraws) != std::string::npos || read == kernel.measured.end() ||
+          written == kernel.measured.end()) {
+        continue;
+      }
+      bytes += read->second + written->second;
+      ++kernels;
+    }
+    if (kernels == 0) continue;
+    text += fmt::format(
+        ". PyTorch's products, padding mask, softmax and dropout move {} at DRAM by counters, in {} "
+        "kernels",
+        format_bytes(bytes), kernels);
+  }
+  return text;
+}
+
+std::string unfused_time(const Evidence& evidence) {
+  const std::vector<const RunSummary*> unfused =
+      timed_runs(evidence.on_device, "pytorch:math", Direction::forward);
+  std::string text;
+  for (const RunSummary* flash : timed_runs(evidence.on_device, "gpu:flash1-mma", Direction::forward)) {
+    const auto other = std::ranges::find_if(unfused, [flash](const RunSummary* each) {
+      return each->record == flash->record && each->problem() == flash->problem();
+    });
+    if (other == unfused.end()) continue;
+    text += fmt::format(
+        ". Both on tensor cores, forward and without mask and dropout, PyTorch's products and "
+        "softmax take {:.2f} times gpu:flash1-mma's time on {}",
+        *(*other)->median_seconds / *flash->median_seconds, short_device(*flash));
+  }
+  return text;
+}
+
 Judgement figure2_middle_time(const Evidence& evidence) {
   constexpr int kRows = 64;
   constexpr double kNear = 0.15;  // of a step's bytes

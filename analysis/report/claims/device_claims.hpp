@@ -34,6 +34,11 @@ struct Worth {
 std::vector<Worth> worth_of(const std::vector<RunSummary>& runs, const std::string& kernel, Variant with,
                             Variant without);
 
+/// "PyTorch's ... 25.1 GB": what Figure 2's baseline moves at DRAM, of counted commands; "" without one.
+std::string unfused_bytes(const Evidence& evidence);
+/// "forward 3.1 times": Figure 2's baseline by PyTorch over FlashAttention's order, both on tensor cores.
+std::string unfused_time(const Evidence& evidence);
+
 // FlashAttention
 Judgement flash_on_device_forward(const Evidence&);
 Judgement flash_on_device_backward(const Evidence&);

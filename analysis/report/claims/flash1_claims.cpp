@@ -140,7 +140,8 @@ Judgement figure2_bytes(const Evidence& evidence) {
       fmt::format("numbers are those of Algorithms 0 to 4 as printed: {:.1f} and {:.1f} GB, the "
                   "paper has {} and {}",
                   passes->standard_printed_gigabytes, passes->flash_printed_gigabytes,
-                  printed.standard_gigabytes, printed.flash_gigabytes));
+                  printed.standard_gigabytes, printed.flash_gigabytes) +
+          unfused_bytes(evidence));
 }
 
 Judgement figure2_ratio(const Evidence& evidence) {
@@ -162,8 +163,9 @@ Judgement figure2_times(const Evidence& evidence) {
   return judge_number({"an A100", "tensor cores on both sides", ""}, {device->device, device->units, ""},
                       printed.standard_milliseconds / printed.flash_milliseconds, device->time_ratio,
                       kPrinted,
-                      device->one_unit ? fmt::format("{:.2f} times less time", device->time_ratio)
-                                       : "No ratio of their times is given: not the order alone differs");
+                      (device->one_unit ? fmt::format("{:.2f} times less time", device->time_ratio)
+                                        : "No ratio of their times is given: not the order alone differs") +
+                          unfused_time(evidence));
 }
 
 Judgement figure2_middle(const Evidence& evidence) {
@@ -213,13 +215,13 @@ constexpr Claim kFlash1Claims[] = {
     {"Figure 2, left", "GFLOP of GPT-2 medium", "-", "-", "operations of the same products", figure2_flops,
      "[Figure 2](report.md#paper-figure2)"},
     {"Figure 2, left", "GB of GPT-2 medium", "not said", "-", "Algorithms 0 to 4 as printed", figure2_bytes,
-     "[Figure 2](report.md#paper-figure2); would settle the baseline's seven more passes: PyTorch's math "
-     "path with "
-     "dropout and padding mask under `./tilescope profile --metrics traffic -- COMMAND`"},
+     "[Figure 2](report.md#paper-figure2), [records](data/claims/README.md)"},
     {"Figure 2, left; abstract", "up to nine times fewer HBM accesses", "HBM", "GPT-2 medium on an A100",
      "counters", figure2_ratio, "[Figure 2](report.md#paper-figure2)"},
     {"Figure 2, left", "5.7 times less time", "time", "GPT-2 medium on an A100", "bench", figure2_times,
-     "would test it: gpu:standard and gpu:flash1 on tensor cores, so that the order alone differs"},
+     "needs standard attention on the tensor-core products of gpu:flash1-mma, so that the order alone "
+     "differs; "
+     "[records](data/claims/README.md)"},
     {"Figure 2, middle", "bytes against the block size", "not said", "forward", "count", figure2_middle,
      "[Figure 2](report.md#paper-figure2)"},
     {"Figure 2, middle", "time falls with bytes up to blocks of 256 keys: bytes set the time", "time",
