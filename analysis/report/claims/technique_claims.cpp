@@ -69,7 +69,8 @@ std::vector<Worth> worth_of(const std::vector<RunSummary>& runs, const std::stri
       continue;
     const auto other = std::ranges::find_if(runs, [&](const RunSummary& each) {
       return each.record == own.record && each.run->kernel == kernel && each.problem() == own.problem() &&
-             each.direction == own.direction && variant_of(each) == without;
+             each.direction == own.direction && each.median_seconds && !each.measured_sm_l2 &&
+             variant_of(each) == without;
     });
     if (other == runs.end()) continue;
     auto known = std::ranges::find_if(found, [&own](const Worth& worth) {
@@ -95,7 +96,7 @@ Judgement normalised_once(const Evidence& evidence) {
       continue;
     for (const RunSummary& each : evidence.on_device) {
       if (each.record != own.record || each.problem() != own.problem() ||
-          variant_of(each) != Variant::normalised)
+          variant_of(each) != Variant::normalised || !counted(each, "fp32_ops"))
         continue;
       const double pairs = static_cast<double>(useful_flops(own.problem(), Direction::forward)) / 4 /
                            static_cast<double>(own.problem().head_dim);

@@ -101,7 +101,9 @@ template <ElementType kType, int kHeadDim, Features kFeatures,
 __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm) void flash2_mma_forward(
     const __grid_constant__ KernelArguments args) {
   constexpr MmaForwardShape kShape = Choice::shape;
-  constexpr bool kDropout = has_dropout(kFeatures), kNormalised = requires { typename Choice::NormalisesEachStep; };
+  constexpr bool kDropout = has_dropout(kFeatures), kNormalised = requires {
+    typename Choice::NormalisesEachStep;
+  };
   constexpr RowAccess kAccess = row_access(kFeatures);
   constexpr TileShape kTile = kShape.tile;
   constexpr int kThreads = kShape.threads();

@@ -87,7 +87,10 @@ TEST_CASE("Theorem 2 on a device: c at three budgets of M, in the shared memory 
   // K, V and two tiles of Q; a kv tile costs Q once and O, in fp32, twice.
   CHECK(points[0].fast == 4 * 64 * 64);
   CHECK(points[0].constant() == doctest::Approx(5.0 * 4).epsilon(0.05));
-  CHECK(points[2].constant() == doctest::Approx(5.0 * 2.5).epsilon(0.05));
+  CHECK(points[2].constant() > 5.0 * 2.5);  // and what is moved once, O's initialisation and conversion
+  CHECK(points[5].constant() > 5.0 * 2.5);
+  CHECK(points[5].constant() < points[2].constant());
+  CHECK(points[2].constant() < 5.0 * 2.5 + 2);
   CHECK(points[2].by_rule());
   const Judgement holds = judged(flash_on_device_forward, records);
   CHECK(holds.verdict == Verdict::holds);
@@ -204,6 +207,7 @@ TEST_CASE("normalising once and few heads: by counts and times of pairs") {
   for (const std::int64_t heads : {1, 16, 132}) {
     for (const char* kernel : {"gpu:flash1-mma", "gpu:flash2-mma"}) {
       by_heads.push_back(run_of({kernel, square(heads, 1024, 128)}, false));
+      for (PassRecord& pass : by_heads.back().passes) pass.closed_form = std::nullopt;  // as `bench` has it
       const bool first = std::string(kernel) == "gpu:flash1-mma";
       set_time(by_heads.back(), first ? 1e-3 : 1e-3 * static_cast<double>(heads) / 132);
     }
@@ -215,8 +219,12 @@ TEST_CASE("an H100's memories are judged by an H100's ceilings") {
   Evidence evidence;
   CeilingsRecord record;
   record.measured.device = "NVIDIA H200";
-  record.measured.ceilings = {{.name = "dram_read", .unit = "byte/s", .per_second = 3.2e12},
-                              {.name = "shared_read", .unit = "byte/s", .per_second = 31e12}};
+  MeasuredCeiling dram, shared;
+  dram.name = "dram_read";
+  dram.per_second = 3.2e12;
+  shared.name = "shared_read";
+  shared.per_second = 31e12;
+  record.measured.ceilings = {dram, shared};
   evidence.device_ceilings = {record};
   CHECK(memories_of_h100(evidence).verdict == Verdict::not_tested);
   evidence.device_ceilings[0].measured.device = "NVIDIA H100 80GB HBM3";
