@@ -49,6 +49,7 @@ __device__ __forceinline__ void softmax_step(WarpAccumulator<kMBlocks, kNBlocks>
                                              WarpAccumulator<kMBlocks, kDBlocks>& out, float scale) {
 #pragma unroll
   for (int i = 0; i < kMBlocks; ++i) {
+    [[maybe_unused]] float normaliser[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float old_max = rows.max[i][half];
@@ -59,13 +60,19 @@ __device__ __forceinline__ void softmax_step(WarpAccumulator<kMBlocks, kNBlocks>
       const float sum = exponentiate_half_row(s.tile[i], half, scale, shift);
       if constexpr (kNormalised) {
         const float before = rows.sum[i][half] * rescale, total = before + row_sum_of_quad(sum);
-        const float normaliser = total == 0.0f ? 0.0f : __fdividef(1.0f, total);
+        normaliser[half] = total == 0.0f ? 0.0f : __fdividef(1.0f, total);
         rows.sum[i][half] = total;
-        scale_half_row(out.tile[i], half, before * normaliser);
-        scale_half_row(s.tile[i], half, normaliser);
+        scale_half_row(out.tile[i], half, before * normaliser[half]);
       } else {
         rows.sum[i][half] = fmaf(rows.sum[i][half], rescale, sum);
         scale_half_row(out.tile[i], half, rescale);
+      }
+    }
+    if constexpr (kNormalised) {
+#pragma unroll
+      for (int j = 0; j < 2 * kNBlocks; ++j) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) s.tile[i][j].x[e] *= normaliser[e / 2];
       }
     }
   }
