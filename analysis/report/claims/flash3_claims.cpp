@@ -135,9 +135,10 @@ Judgement errors_fp8_ratio(const Evidence& evidence) {
 
 constexpr Claim kFlash3Claims[] = {
     {"Figure 5; abstract", "forward 1.5 to 2.0 times FlashAttention-2's rate", "time", "H100, fp16", "bench",
-     forward_over_flash2, "[speed](report.md#device-speed)"},
+     forward_over_flash2,
+     "[speed](report.md#device-speed), [drawn problems, FlashAttention-4 beside](drawn/README.md)"},
     {"Figure 6; abstract", "backward 1.5 to 1.75 times", "time", "H100, fp16", "bench", backward_over_flash2,
-     "[speed](report.md#device-speed)"},
+     "[speed](report.md#device-speed), [drawn problems](drawn/README.md)"},
     {"Figure 5; abstract", "up to 740 TFLOP/s forward, 75 % of the peak", "time", "H100, fp16", "bench",
      best_forward, "[rates](report.md#device-rates)"},
     {"Figures 5, 6", "faster than cuDNN from N = 1K on", "time", "H100", "bench", over_cudnn,
@@ -150,16 +151,18 @@ constexpr Claim kFlash3Claims[] = {
      "661 TFLOP/s, 582 without pipelining of products and softmax, 570 without warp specialization", "time",
      "B4 H16 N8448 D128 on an H100, fp16", "bench, one switch at a time", table2_rates,
      "[records](data/claims/README.md)"},
-    {"Table 2", "both techniques are worth time", "time", "the same problem",
+    {"Table 2", "both techniques are worth time (there 1.14 and 1.16 times)", "time", "the same problem",
      "bench, one switch at a time; loading warps are left out of gpu:flash3-basic, which has no other "
      "technique",
      table2_techniques, "[records](data/claims/README.md)"},
-    {"Section 3.1", "ping-pong scheduling is worth time (570 to 620 ... 640 TFLOP/s)", "time",
+    {"Section 3.1",
+     "ping-pong scheduling is worth time (there 570 to 620 ... 640 TFLOP/s, 1.09 ... 1.12 times)", "time",
      "the same problem", "gpu:flash3 without its order of turns", ping_pong,
      "[records](data/claims/README.md)"},
-    {"Section 3.2, Figure 2", "softmax of one block hides behind the products of the next", "time",
-     "the same problem", "gpu:flash3, whose softmax waits for its own products; counters of pipes", overlap,
-     "[records](data/claims/README.md)"},
+    {"Section 3.2, Figure 2",
+     "softmax of one block hides behind the products of the next (there 620 ... 640 to 640 ... 660 TFLOP/s)",
+     "time", "the same problem", "gpu:flash3, whose softmax waits for its own products; counters of pipes",
+     overlap, "[records](data/claims/README.md)"},
     {"Appendix B, Figure 8", "three stages of pipelining are slower than two", "time", "H100", "-", nullptr,
      "no kernel here has three: a warpgroup would hold two tiles of scores beside P and O, more registers "
      "than a "

@@ -17,6 +17,16 @@ Variant variant_of(const RunSummary& run) {
   return variant ? parse_variant(*variant) : Variant::own;
 }
 
+/// ", in SM cycles 1.05": where power limits the clock, times hide a part of what a technique saves.
+std::string cycles_text(const Worth& worth) {
+  const auto cycles = [](const RunSummary& run) {
+    const auto& time = run.passes.front()->time;
+    return time && time->sm_clock_hz ? time->median_s * *time->sm_clock_hz : 0.0;
+  };
+  const double own = cycles(*worth.own), other = cycles(*worth.other);
+  return own == 0 || other == 0 ? "" : fmt::format(", {:.3f} in SM cycles", other / own);
+}
+
 /// Cases in which the technique is worth time, beyond what samples leave open.
 struct TechniqueCases {
   std::size_t agree = 0, all = 0;
@@ -27,15 +37,16 @@ struct TechniqueCases {
     for (const Worth& worth : worth_of(evidence.on_device, kernel, with, without)) {
       ++all;
       agree += worth.ratio.low > 1;
-      text += fmt::format("{}{} on {}: {:.0f} for {:.0f} TFLOP/s, {} times", text.empty() ? "" : "; ", what,
+      text += fmt::format("{}{} on {}: {:.0f} for {:.0f} TFLOP/s, {} times{}", text.empty() ? "" : "; ", what,
                           worth.device, 1e-12 * paper_rate_of(*worth.own),
-                          1e-12 * paper_rate_of(*worth.other), worth.ratio.text());
+                          1e-12 * paper_rate_of(*worth.other), worth.ratio.text(), cycles_text(worth));
     }
   }
   Judgement judge(const std::string& rule) const { return judge_cases(agree, all, rule + ": " + text); }
 };
 
-constexpr const char* kWorth = "comparisons have a higher rate with it, all else the same";
+constexpr const char* kWorth =
+    "comparisons have a higher rate with it, all else the same and more than samples leave open";
 
 /// Shares of time that a pipe was busy, all SMs together. [%]
 struct PipeShares {
@@ -105,7 +116,7 @@ Judgement normalised_once(const Evidence& evidence) {
       fewer += (more > operations) + (instructions > 1);
       counts += 2;
       text += fmt::format(
-          "; head_dim {} on {}: {:.2f} for {:.2f} operations a score, {:.3f} times fewer instructions",
+          "; head_dim {} on {}: {:.2f} operations a score for {:.2f}, one instruction for {:.3f}",
           own.problem().head_dim, short_device(own), operations / pairs, more / pairs, instructions);
     }
   }
@@ -127,7 +138,9 @@ Judgement few_heads_time(const Evidence& evidence) {
   const RunSummary* any = nullptr;
   for (const RunSummary* flash1 : timed_runs(evidence.on_device, "gpu:flash1-mma", Direction::forward)) {
     for (const RunSummary* flash2 : timed_runs(evidence.on_device, "gpu:flash2-mma", Direction::forward)) {
-      if (flash1->record != flash2->record || flash1->problem() != flash2->problem()) continue;
+      const bool heads_alone = flash1->problem().batch == 1;
+      if (!heads_alone || flash1->record != flash2->record || flash1->problem() != flash2->problem())
+        continue;
       pairs.push_back({flash1->problem().heads, *flash1->median_seconds / *flash2->median_seconds});
       any = flash1;
     }
@@ -218,7 +231,11 @@ Judgement overlap(const Evidence& evidence) {
                          to_string(variant_of(run)), short_device(run), shares->tensor, shares->exponential);
   }
   Judgement judgement = cases.judge(kWorth);
-  if (!pipes.empty()) judgement.sentence += ". Tensor and exponential pipes are busy: " + pipes;
+  if (!pipes.empty())
+    judgement.sentence +=
+        ". Tensor and exponential pipes are busy, which above 100 % together they can only be at the same "
+        "time, by the other warpgroup's turn where not by their own's: " +
+        pipes;
   return judgement;
 }
 

@@ -141,9 +141,23 @@ TEST_CASE("Figure 2: time against bytes over blocks, and against the share of bl
     }
     return std::vector<RunRecord>{record_on("NVIDIA H200", runs)};
   };
-  CHECK(judged(figure2_middle_time, blocks(0.53)).verdict == Verdict::holds);   // as bytes fall
-  CHECK(judged(figure2_middle_time, blocks(0.9)).verdict == Verdict::in_part);  // falls, but not as they do
-  CHECK(judged(figure2_middle_time, blocks(1.2)).verdict == Verdict::fails);
+  // Half of a copy's rate, or next to nothing.
+  const auto judged_beside = [&blocks](double slower, double copy) {
+    const std::vector<RunRecord> records = blocks(slower);
+    Evidence evidence;
+    evidence.on_device = summarize(records);
+    CeilingsRecord ceilings;
+    ceilings.measured.device = "NVIDIA H200";
+    MeasuredCeiling ceiling;
+    ceiling.name = "dram_copy";
+    ceiling.per_second = copy;
+    ceilings.measured.ceilings = {ceiling};
+    evidence.ceilings = {ceilings};
+    return figure2_middle_time(evidence).verdict;
+  };
+  CHECK(judged_beside(0.53, 2e12) == Verdict::holds);
+  CHECK(judged_beside(0.53, 2e14) == Verdict::in_part);  // falls, and not for bytes
+  CHECK(judged_beside(1.2, 2e14) == Verdict::fails);
 
   const auto windows = [](double constant) {
     std::vector<RunRecord> records;
