@@ -72,6 +72,7 @@ int run_report(const ReportArguments& arguments, const CommandContext& context) 
   for (const std::string& path : arguments.baseline)
     records.baseline.push_back(comparable_record(path, read_text_file(path)));
   join_simulations(records.runs);
+  join_simulations(records.claims);
   const Document whole = make_report(records);
   const Document document = arguments.section.empty() ? whole : with_section_alone(whole, arguments.section);
 

@@ -157,9 +157,12 @@ Judgement flash_at_dram(const Evidence& evidence) {
     if (range.count < 2) continue;
     ++all;
     agree += verdict_of_constant(range) == Verdict::holds;
-    text += fmt::format("; {} on {}, {}: {} at {} lengths, local exponents {}", sweep.last->label,
+    std::string simulated;
+    for (const double exponent : sweep.local_exponents(true))
+      simulated += fmt::format("{}{:.2f}", simulated.empty() ? ", simulated " : ", ", exponent);
+    text += fmt::format("; {} on {}, {}: {} at {} lengths, local exponents {}{}", sweep.last->label,
                         short_device(*sweep.last), problem_text(*sweep.last, false), to_string(range),
-                        range.count, sweep.local_text());
+                        range.count, sweep.local_text(), simulated);
   }
   Judgement judgement = judge_cases(
       agree, all,

@@ -197,6 +197,11 @@ Section findings_section(const Evidence& evidence) {
       "no length of these meets M <= N d for the chip; longer ones, counted alone, stand with "
       "[Theorem 2](io_complexity.md)",
       "[growth](report.md#growth)");
+  add("Where N d exceeds all that a chip holds, DRAM reads outgrow N²: CTAs that share what the L2 keeps "
+      "drift apart",
+      judgement_of(flash1_claims(), "Theorem 2", 3, evidence),
+      "one kernel on one card; the replay foresees the turn and makes it too steep",
+      "[records](data/claims/README.md)");
   add("The constant of Theorem 2, M < d² among them", judgement_of(flash1_claims(), "Theorem 2", 1, evidence),
       "by formula, a number of 4 bytes being two accesses", "[constants](report.md#constants)");
   add("The same by counters, at several budgets of M",
