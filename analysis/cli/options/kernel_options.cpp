@@ -37,12 +37,11 @@ constexpr KernelChoiceOption kChoices[] = {
      [](KernelChoices& choices, const std::string&, const std::string& value) {
        choices.fp8_sums = parse_fp8_sums(value);
      }},
-    {"variant", "own|no-ping-pong|no-overlap|serial|unspecialised|normalised",
-     "a forward pass without one technique, in builds with the tuner. gpu:flash3: its warpgroups do not "
-     "issue "
-     "products in turn, their softmax not beside their own products, or neither; gpu:flash3-basic: a thread "
-     "that computes loads, too; gpu:flash2-mma: O is "
-     "normalised at each step; default own",
+    {"variant", "VARIANT",
+     "a forward pass without one technique, in builds with the tuner: gpu:flash3 no-ping-pong, no-overlap "
+     "(its "
+     "softmax waits for its own products) or serial (neither); gpu:flash3-basic unspecialised (a thread that "
+     "computes loads, too); gpu:flash2-mma normalised (O at each step); default own",
      [](KernelChoices& choices, const std::string&, const std::string& value) {
        choices.variant = parse_variant(value);
      }},
