@@ -11,21 +11,16 @@
 #include "analysis/report/claims/judging.hpp"
 #include "analysis/report/sections/bytes/dram_growth.hpp"
 #include "common/number_format.hpp"
-#include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope {
 namespace {
 
-/// Shared memory of a CTA of the pass over scores. [bytes]
-double shared_bytes(const RunSummary& run) {
-  const Kernel& kernel = find_gpu_kernel(run.run->kernel).row;
-  ProgramOptions options = kernel.default_options(run.problem());
-  const PassName pass = run.direction == Direction::forward ? PassName::forward : PassName::dkdvdq;
-  options[pass].tile = run.tile;
-  for (const TileProgram& program : kernel.programs(run.direction, run.problem(), options)) {
-    if (program.name == pass) return static_cast<double>(kernel.launch_shape(program, kSm90).shared_bytes);
-  }
-  return 0;
+/// Shared memory with which the CTAs of the pass that computes most were launched. [bytes]
+std::optional<double> shared_bytes(const RunSummary& run) {
+  const auto most =
+      std::ranges::max_element(run.passes, {}, [](const PassRecord* pass) { return pass->executed_flops; });
+  if (!(*most)->launch || !(*most)->launch->shared_bytes) return std::nullopt;
+  return static_cast<double>(*(*most)->launch->shared_bytes);
 }
 
 double heads_of(const RunSummary& run) {
@@ -131,8 +126,10 @@ std::vector<BlockPoint> block_points(const std::vector<RunSummary>& runs) {
     if (run.algorithm != Algorithm::flash1 || !run.run->kernel.starts_with("gpu:") || !run.measured_sm_l2)
       continue;
     const double width = element_bytes(run.problem().dtype);
-    points.push_back({&run, shared_bytes(run) / width,
-                      static_cast<double>(run.measured_sm_l2->total()) / heads_of(run) / width});
+    const auto shared = shared_bytes(run);
+    if (!shared) continue;
+    points.push_back(
+        {&run, *shared / width, static_cast<double>(run.measured_sm_l2->total()) / heads_of(run) / width});
   }
   return points;
 }

@@ -36,8 +36,12 @@ RunEntry run_of(const Asked& asked, bool counted) {
   RunEntry run =
       simulate_run(kernel, asked.problem, plan_passes(kernel, asked.problem, directions, options, machine),
                    machine, {.replay = false, .predict = false});
-  for (PassRecord& pass : run.passes) {
+  const std::vector<TileProgram> programs = kernel.programs(asked.direction, asked.problem, options);
+  for (std::size_t i = 0; i < run.passes.size(); ++i) {
+    PassRecord& pass = run.passes[i];
     if (!counted) continue;
+    pass.launch = LaunchRecord{.registers = std::nullopt,
+                               .shared_bytes = kernel.launch_shape(programs[i], kSm90).shared_bytes};
     pass.measured = MeasuredBytes{pass.closed_form->sm_l2_read_bytes, pass.closed_form->sm_l2_write_bytes,
                                   pass.closed_form->sm_l2_read_bytes, pass.closed_form->sm_l2_write_bytes};
   }
