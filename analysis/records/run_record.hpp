@@ -121,6 +121,7 @@ struct PassChoices {
   /// Parts a side of a tile that the mask cuts, where there are several.
   std::optional<std::int64_t> diagonal_slices = std::nullopt;
   std::optional<std::string> fp8_sums = std::nullopt;    // to_string(Fp8Sums), where not in fp32
+  std::optional<std::string> variant = std::nullopt;     // to_string(Variant), where not the kernel's own
   std::optional<BackwardOrder> backward = std::nullopt;  // of a pass that computes gradients
   std::optional<std::int64_t> warps = std::nullopt, stages = std::nullopt;  // where not the kernel's own
   std::optional<std::string> dq_start = std::nullopt;  // to_string(DqStart), where the sums are not cleared

@@ -220,6 +220,7 @@ static void list(Fields& fields, Of<Fields, PassRecord>& pass) {
   fields.unless(std::int64_t{0}, "exponentials", kFlops, pass.exponentials);
   fields.optional("diagonal_slices", Integer{2, kMaxDiagonalSlices}, pass.choices.diagonal_slices);
   fields.optional("fp8_sums", Text{}, pass.choices.fp8_sums);
+  fields.optional("variant", Text{}, pass.choices.variant);
   fields.optional("backward", Named(parse_backward_order), pass.choices.backward);
   fields.optional("warps", Integer{1, 64}, pass.choices.warps);
   fields.optional("stages", Integer{1, 64}, pass.choices.stages);

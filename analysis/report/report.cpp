@@ -148,9 +148,18 @@ Document make_report(const ReportRecords& all) {
   add(document, SectionGroup::others,
       {several_gpus_section(all.distributed, all.distributed_peers, all.ceilings),
        explain_section(all.explained), kernel_section(all.kernels), record_section(sources)});
-  const Evidence evidence{
-      records,       runs,        holdout, constants, sparsity, parallelism, noise_floor_of(all.ceilings),
-      all.explained, all.ceilings};
+  const Evidence evidence{records,
+                          runs,
+                          holdout,
+                          constants,
+                          sparsity,
+                          parallelism,
+                          noise_floor_of(all.ceilings),
+                          all.explained,
+                          all.ceilings,
+                          summarize(all.claims),
+                          all.claims_ceilings,
+                          all.claims_commands};
   document.for_texts = {claims_matrix(evidence), findings_section(evidence)};
 
   if (document.sections.size() <= kFewSections) {

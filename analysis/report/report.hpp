@@ -24,7 +24,11 @@ struct ReportRecords {
   std::vector<DistributedRecord> distributed = {};
   std::vector<DistributedPeers> distributed_peers = {};
   std::vector<RunRecord> baseline = {};  // what the others are held against, by what both hold
-  std::vector<RunRecord> holdout = {};   // of problems that nothing in the models was fitted to
+  /// Measured for single claims, of devices, tiles and variants that stand in no other comparison.
+  std::vector<RunRecord> claims = {};
+  std::vector<CeilingsRecord> claims_ceilings = {};
+  std::vector<KernelRecord> claims_commands = {};
+  std::vector<RunRecord> holdout = {};  // of problems that nothing in the models was fitted to
 
   /// Adds the record of any schema that `text` holds.
   /// @param source what error messages call the text @throws BadInput as the schemas' readers

@@ -67,6 +67,15 @@ std::optional<std::string> sums_refusal(const Kernel& kernel, const AttentionPro
   return "sums products of fp8 " + names + ", not " + std::string(to_string(options.fp8_sums));
 }
 
+std::optional<std::string> variant_refusal(const Kernel& kernel, Direction direction,
+                                           const ProgramOptions& options) {
+  if (options.variant == Variant::own) return std::nullopt;
+  const std::vector<Variant>& has = kernel.variants;
+  const bool known = std::find(has.begin(), has.end(), options.variant) != has.end();
+  if (known && direction == Direction::forward) return std::nullopt;
+  return "has no variant " + std::string(to_string(options.variant)) + (known ? " of its backward pass" : "");
+}
+
 /// A kernel with tiles on chip has one descale at hand for each of them.
 std::optional<std::string> descales_refusal(const Kernel& kernel, const AttentionProblem& problem,
                                             const ProgramOptions& options) {
@@ -156,6 +165,7 @@ std::optional<std::string> Kernel::refusal(const AttentionProblem& problem, Dire
   if (direction == Direction::backward) {
     if (auto refusal = order_refusal(backward_orders, options.backward)) return refusal;
   }
+  if (auto refusal = variant_refusal(*this, direction, options)) return refusal;
   if (auto refusal = sums_refusal(*this, problem, options)) return refusal;
   if (auto refusal = descales_refusal(*this, problem, options)) return refusal;
   if (auto refusal = slices_refusal(*this, problem, direction, options)) return refusal;

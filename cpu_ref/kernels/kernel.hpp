@@ -64,6 +64,7 @@ struct Kernel {
   std::vector<BackwardOrder> backward_orders;  // the first is the default; empty: algorithm has only one
   Capabilities can;
   std::vector<Fp8Sums> fp8_sums = {Fp8Sums::fp32};  // the first is the default
+  std::vector<Variant> variants = {Variant::own};   // of its forward pass
   /// The tile shapes and orders that the kernel takes by itself.
   ProgramOptions (*default_options)(const AttentionProblem&);
   /// Runs the passes of one direction. Forward reads q, k, v and allocates and writes out, lse (flash1 also

@@ -292,6 +292,7 @@ std::vector<TileProgram> build_programs(Algorithm algorithm, Direction direction
   for (TileProgram& program : programs) {
     if (!program.phases.empty()) program.diagonal_slices = options.diagonal_slices;
     if (is_fp8(problem.dtype)) program.fp8_sums = options.fp8_sums;
+    if (program.name == PassName::forward) program.variant = options.variant;
     program.work_counter = options.work_counter && program.name == PassName::forward;
     check_slices(algorithm, program);
     set_grid(program, options);

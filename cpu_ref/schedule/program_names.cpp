@@ -74,6 +74,18 @@ Fp8Sums parse_fp8_sums(std::string_view text) {
   return value_named(text, {fp32, two_level, fast}, "fp8-sums", "fp32, two-level or fast");
 }
 
+std::string_view to_string(Variant variant) {
+  constexpr std::string_view names[] = {"own",    "no-ping-pong",  "no-overlap",
+                                        "serial", "unspecialised", "normalised"};
+  return names[static_cast<std::size_t>(variant)];
+}
+
+Variant parse_variant(std::string_view text) {
+  using enum Variant;
+  return value_named(text, {own, no_ping_pong, no_overlap, serial, unspecialised, normalised}, "variant",
+                     "own, no-ping-pong, no-overlap, serial, unspecialised or normalised");
+}
+
 std::string_view to_string(DqStart start) {
   constexpr std::string_view names[] = {"cleared", "in-order", "claimed"};
   return names[static_cast<std::size_t>(start)];

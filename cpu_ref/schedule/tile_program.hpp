@@ -123,6 +123,19 @@ enum class Fp8Sums : std::uint8_t {
 std::string_view to_string(Fp8Sums sums);
 Fp8Sums parse_fp8_sums(std::string_view text);
 
+/// How a forward pass departs from what its kernel does by itself, so that the worth of one technique is seen
+/// with all else the same.
+enum class Variant : std::uint8_t {
+  own,
+  no_ping_pong,   // warpgroups issue products as they come to them, not in turn
+  no_overlap,     // a softmax begins when all products are done that its own warpgroup has issued
+  serial,         // both of these
+  unspecialised,  // one of the threads that compute loads as well
+  normalised,     // O is normalised at each step, as FlashAttention-1 does, not once at the end
+};
+std::string_view to_string(Variant variant);
+Variant parse_variant(std::string_view text);
+
 /// How the sums of dQ begin that kv tiles add to in memory. Where one of them stores, nobody clears the sums:
 /// the delta pass clears flags instead, in dq, which convert overwrites, and convert reads no sums of q tiles
 /// that see no key.
@@ -157,8 +170,9 @@ struct TileProgram {
   bool whole_head = false;  // one CTA a head
   bool dense = false;       // visits every tile, masked or not (standard attention)
   Fp8Sums fp8_sums = Fp8Sums::fp32;
-  bool single_launch = false;  // launched with the pass beside it: a CTA goes on from one to the other
-  bool work_counter = false;   // as many CTAs as run at once, which ask a counter in memory for their blocks
+  Variant variant = Variant::own;  // of the forward pass
+  bool single_launch = false;      // launched with the pass beside it: a CTA goes on from one to the other
+  bool work_counter = false;  // as many CTAs as run at once, which ask a counter in memory for their blocks
   std::vector<Operand> init, prologue;
   std::vector<std::vector<Operand>> phases;
   std::vector<Operand> epilogue;
@@ -312,7 +326,8 @@ struct ProgramOptions {
   Scan scan = Scan::ascending;
   int ctas_per_wave = 1;  // for Scan::sawtooth
   Fp8Sums fp8_sums = Fp8Sums::fp32;
-  bool work_counter = false;  // of the forward pass, see TileProgram
+  Variant variant = Variant::own;  // of the forward pass
+  bool work_counter = false;       // of the forward pass, see TileProgram
   /// How dQ begins in the fused backward pass; the ordered one begins in order. With parts of tiles, both
   /// clear.
   DqStart dq_start = DqStart::cleared;

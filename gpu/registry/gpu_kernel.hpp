@@ -106,6 +106,7 @@ GpuKernel make_gpu_kernel() {
                            .chips = Rung::chips},
                    .launch = nullptr};
   if constexpr (requires { Rung::fp8_sums(); }) kernel.row.fp8_sums = Rung::fp8_sums();
+  if constexpr (requires { Rung::variants(); }) kernel.row.variants = Rung::variants();
   if constexpr (requires(TileProgram program) { Rung::boxes(program); }) kernel.row.boxes = Rung::boxes;
   if constexpr (requires(TileProgram program) { Rung::bit_reads(program); }) {
     kernel.row.bit_reads = Rung::bit_reads;

@@ -143,7 +143,12 @@ std::optional<DeviceFacts> device_facts() {
 
 std::optional<std::string> build_lack(const Kernel& kernel, const AttentionProblem& problem,
                                       Direction direction, const ProgramOptions& options) {
-  if (kHasTuner || !kernel.on_gpu() || !find_gpu_kernel(kernel.name).tiles_of_tuner) return std::nullopt;
+  if (kHasTuner || !kernel.on_gpu()) return std::nullopt;
+  if (options.variant != Variant::own) {
+    return "cannot run its variant " + std::string(to_string(options.variant)) + ": " +
+           std::string(kTunerLack);
+  }
+  if (!find_gpu_kernel(kernel.name).tiles_of_tuner) return std::nullopt;
   if (options.diagonal_slices > 1) {
     return "cannot run with diagonal-slices " + std::to_string(options.diagonal_slices) + ": " +
            std::string(kTunerLack);

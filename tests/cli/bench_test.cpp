@@ -219,7 +219,7 @@ TEST_CASE("bench --csv tells ways to sum fp8 and ordered passes apart, of kernel
   add(ElementType::fp8e4m3, forward, {128, 128}, {});
   add(ElementType::fp8e4m3, forward, kUnknownTile, {});
   add(ElementType::fp16, backward, {64, 128}, {.backward = BackwardOrder::ordered});
-  add(ElementType::fp16, forward, {64, 128}, {});
+  add(ElementType::fp16, forward, {64, 128}, {.variant = "no-overlap"});
   record.runs.back().passes.push_back(record.runs[3].passes.front());
   record.runs.back().passes.back().choices = {.diagonal_slices = 2};
   const std::string csv = cli::bench_csv(record);
@@ -227,6 +227,7 @@ TEST_CASE("bench --csv tells ways to sum fp8 and ordered passes apart, of kernel
   using Values = std::vector<std::string>;
   CHECK(csv_column(csv, "fp8_sums") == Values{"two-level", "fp32", "", "", "", "", ""});
   CHECK(csv_column(csv, "ordered") == Values{"no", "no", "", "yes", "no", "no", ""});
+  CHECK(csv_column(csv, "variant") == Values{"own", "own", "", "own", "no-overlap", "own", ""});
   CHECK(csv_column(csv, "diagonal_slices") == Values{"1", "1", "1", "1", "1", "2", ""});
   CHECK(csv_column(csv, "direction").back() == "forward+backward");
 }

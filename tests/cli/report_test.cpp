@@ -22,9 +22,9 @@ TEST_CASE("report writes a folder, fills marked texts, and says what it wrote") 
   const TemporaryFolder folder;
   write_run_record(record_of({run_of("cpu:flash2")}), (folder.path() / "run.json").string());
   std::ofstream(folder.path() / "README.md") << "mine\n<!-- generated: summary -->\n<!-- /generated -->\n";
-  const ProgramResult result =
-      run_program({"report", "run.json", "--holdout", "run.json", "--out", "pages", "--fill", "README.md"},
-                  folder.path());
+  const ProgramResult result = run_program({"report", "run.json", "--holdout", "run.json", "--claims",
+                                            "run.json", "--out", "pages", "--fill", "README.md"},
+                                           folder.path());
   CAPTURE(result.err);
   CHECK(result.exit_code == 0);
   CHECK(result.out.find("pages/report.html\n") != std::string::npos);
@@ -38,6 +38,7 @@ TEST_CASE("report refuses what it cannot read or write, and writes nothing") {
   check_refused({{"report"}, {"RECORD", "at least one"}});
   check_refused({{"report", "absent.json"}, {"absent.json"}});
   check_refused({{"report", "--holdout", "absent.json"}, {"absent.json"}});
+  check_refused({{"report", "/dev/null", "--claims", "absent.json"}, {"/dev/null"}});
   check_refused({{"report", "/dev/null"}, {"/dev/null"}});
   const TemporaryFolder folder;
   const std::string record = (folder.path() / "run.json").string();

@@ -323,6 +323,24 @@ TEST_CASE("a kernel of one element type gets it where none was chosen") {
   check_refused({{"simulate", "--kernel", "gpu:flash2-mma", "--dtype", "fp32"}, {"not fp32"}});
 }
 
+TEST_CASE("a variant is named beside its kernel, swept over, and refused where the kernel has it not") {
+  const auto simulated = [](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"simulate", "--seqlen",   "1024", "--heads", "64",  "--dtype",
+                                      "fp16",     "--head-dim", "128",  "--pass",  "fwd", "--closed-form"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words);
+  };
+  const std::string swept =
+      simulated({"--kernel", "gpu:flash3", "--sweep", "variant=own,no-overlap,serial"}).out;
+  CHECK(contains(swept, "gpu:flash3 (no-overlap)"));
+  CHECK(contains(swept, "gpu:flash3 (serial)"));
+  CHECK(contains(simulated({"--kernel", "gpu:flash2-mma", "--variant", "normalised"}).out, "gpu:flash2-mma"));
+  check_refused({{"simulate", "--kernel", "gpu:flash2-mma", "--dtype", "fp16", "--variant", "serial"},
+                 {"has no variant serial"}});
+  check_refused(
+      {{"simulate", "--kernel", "gpu:flash3", "--dtype", "fp16", "--variant", "half"}, {"variant", "half"}});
+}
+
 TEST_CASE("--tune-bytes says in which builds the tiles are that it names") {
   const auto told = [](const char* kernel) {
     const ProgramResult result =
@@ -333,8 +351,8 @@ TEST_CASE("--tune-bytes says in which builds the tiles are that it names") {
   };
   CHECK(told("gpu:flash2-mma"));
   CHECK_FALSE(told("gpu:split-k"));  // its own tile is the best
-  CHECK_FALSE(told("gpu:flash1"));   // has all, as it has no tiles of the tuner's
-  CHECK_FALSE(told("cpu:flash2"));   // has all
+  CHECK(told("gpu:flash1"));
+  CHECK_FALSE(told("cpu:flash2"));  // has all
 }
 
 TEST_CASE("--tune-bytes by formula alone says nothing of DRAM") {

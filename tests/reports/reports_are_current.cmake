@@ -6,6 +6,7 @@ file(GLOB records RELATIVE ${SOURCE} ${SOURCE}/reports/data/*.json.gz)
 if(NOT records)
   message(FATAL_ERROR "no records in reports/data")
 endif()
+file(GLOB claims RELATIVE ${SOURCE} ${SOURCE}/reports/data/claims/*.json.gz)
 file(GLOB holdout RELATIVE ${SOURCE} ${SOURCE}/reports/data/holdout-*/*.json.gz)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK}/reports)
@@ -19,7 +20,7 @@ foreach(text README.md reports/io_complexity.md reports/findings.md reports/glos
   configure_file(${SOURCE}/${text} ${WORK}/${text} COPYONLY)
   list(APPEND fill --fill ${WORK}/${text})
 endforeach()
-execute_process(COMMAND ${PROGRAM} report ${records} --holdout ${holdout} --out ${WORK}/reports ${fill} --quiet
+execute_process(COMMAND ${PROGRAM} report ${records} --holdout ${holdout} --claims ${claims} --out ${WORK}/reports ${fill} --quiet
   WORKING_DIRECTORY ${SOURCE} RESULT_VARIABLE failed ERROR_VARIABLE complaint)
 if(failed)
   message(FATAL_ERROR "tilescope report failed: ${complaint}")
@@ -40,7 +41,7 @@ foreach(file ${texts} reports/report.md ${committed_figures})
   endif()
 endforeach()
 if(stale)
-  message(FATAL_ERROR "out of date:${stale}\nRun: ./tilescope report reports/data/*.json.gz --holdout reports/data/holdout-*/*.json.gz --out reports --fill README.md --fill reports/io_complexity.md --fill reports/findings.md --fill reports/glossary.md")
+  message(FATAL_ERROR "out of date:${stale}\nRun: ./tilescope report reports/data/*.json.gz --holdout reports/data/holdout-*/*.json.gz --claims reports/data/claims/*.json.gz --out reports --fill README.md --fill reports/io_complexity.md --fill reports/findings.md --fill reports/glossary.md")
 endif()
 
 # What the hand-written pages cite stands in the report.

@@ -216,12 +216,27 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
   add_device_options(*arguments, command);
   add_file_options(*arguments, command);
   add_peer_options(*arguments, command);
-  arguments->gpus.add_to(
-      command,
-      {"--tile", "--backward", "--order", "--scan", "--fp8-sums", "--diagonal-slices", "--splits",
-       "--pack-gqa", "--query-splits", "--threads", "--repetitions", "--seconds", "--rest", "--tune",
-       "--tune-file", "--csv", "--plot", "--peers", "--no-verify"},
-      true);
+  arguments->gpus.add_to(command, {"--tile",
+                                   "--backward",
+                                   "--order",
+                                   "--scan",
+                                   "--fp8-sums",
+                                   "--variant",
+                                   "--diagonal-slices",
+                                   "--splits",
+                                   "--pack-gqa",
+                                   "--query-splits",
+                                   "--threads",
+                                   "--repetitions",
+                                   "--seconds",
+                                   "--rest",
+                                   "--tune",
+                                   "--tune-file",
+                                   "--csv",
+                                   "--plot",
+                                   "--peers",
+                                   "--no-verify"},
+                         true);
   add_format_option(command, context);
   show_examples(
       command,

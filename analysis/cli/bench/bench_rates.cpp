@@ -73,15 +73,16 @@ std::optional<Drawing> rate_drawing(const RunRecord& record, const AttentionProb
   return draw(chart);
 }
 
-/// diagonal_slices,fp8_sums,ordered; of another library's kernel nobody knows the last two.
+/// diagonal_slices,fp8_sums,ordered,variant; of another library's kernel nobody knows the last three.
 std::string choices_columns(const AttentionProblem& problem, const PassRecord& pass) {
   const PassChoices& choices = pass.choices;
-  std::string sums, ordered;
+  std::string sums, ordered, variant;
   if (pass.tile != kUnknownTile) {
     if (is_fp8(problem.dtype)) sums = choices.fp8_sums.value_or(std::string(to_string(Fp8Sums::fp32)));
     ordered = choices.backward == BackwardOrder::ordered ? "yes" : "no";
+    variant = choices.variant.value_or(std::string(to_string(Variant::own)));
   }
-  return fmt::format("{},{},{}", choices.diagonal_slices.value_or(1), sums, ordered);
+  return fmt::format("{},{},{},{}", choices.diagonal_slices.value_or(1), sums, ordered, variant);
 }
 
 /// Without commas: "documents:100 300 57".
@@ -93,7 +94,7 @@ std::string mask_column(const MaskRule& rule) {
 
 std::string csv_row(const RunRecord& record, const RunEntry& run, const BenchRate& rate) {
   const AttentionProblem& p = run.problem;
-  std::string measured = ",,,,,,,";
+  std::string measured = ",,,,,,,,";
   if (rate.pass) {
     const TimeRecord& time = *rate.pass->time;
     const auto samples = time.samples.value_or(static_cast<std::int64_t>(time.samples_s.size()));
@@ -146,8 +147,8 @@ std::vector<BenchRate> bench_rates(const RunEntry& run) {
 std::string bench_csv(const RunRecord& record) {
   std::string text =
       "device,kernel,batch,heads,heads_kv,seqlen_q,seqlen_k,head_dim,dtype,causal,window_left,window_right,"
-      "mask,key_lengths,page_size,scale,direction,median_s,passes,tile,diagonal_slices,fp8_sums,ordered,min_"
-      "s,noise,"
+      "mask,key_lengths,page_size,scale,direction,median_s,passes,tile,diagonal_slices,fp8_sums,ordered,"
+      "variant,min_s,noise,"
       "samples,"
       "paper_tflops_per_second,useful_tflops_per_second\n";
   for (const RunEntry& run : record.runs) {

@@ -45,6 +45,7 @@ Cell noise_cell(const TimeRecord& time) {
 /// "delta+dkdvdq+convert, ordered": with the choices that neither the tile nor the problem shows.
 std::string passes_text(const PassRecord& pass) {
   std::string text = pass.name;
+  if (pass.choices.variant) text += ", " + *pass.choices.variant;
   if (pass.choices.fp8_sums) text += ", " + *pass.choices.fp8_sums + " sums";
   if (pass.choices.backward == BackwardOrder::ordered) text += ", ordered";
   return text;

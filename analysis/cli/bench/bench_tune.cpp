@@ -166,8 +166,8 @@ void require_tunable(const BenchArguments& arguments) {
   if (arguments.kernel.tile_given()) throw BadInput("tile", "given", "must be left out, --tune chooses it");
   if (arguments.peers) throw BadInput("peers", "given", "must be left out, --tune times TileScope's kernels");
   if (!arguments.plot.empty()) throw BadInput("--plot", arguments.plot, "must be left out with --tune");
-  for (const char* choice : {"tile", "backward", "order", "scan", "diagonal_slices", "fp8_sums", "splits",
-                             "pack_gqa", "query_splits"}) {
+  for (const char* choice : {"tile", "backward", "order", "scan", "diagonal_slices", "fp8_sums", "variant",
+                             "splits", "pack_gqa", "query_splits"}) {
     if (arguments.sweep.axes().sets(choice)) {
       throw BadInput("sweep", choice, "must be left out, --tune times a kernel's own choices");
     }

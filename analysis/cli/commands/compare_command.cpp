@@ -92,7 +92,7 @@ void add_compare_command(CLI::App& app, CommandContext& context) {
                   [arguments, &context] { return compare(*arguments, context); });
   const char* type = "KERNEL[,CHOICE=VALUE]...";
   add_value(command, "A", arguments->one, type,
-            "a kernel, and choices in place of its own: tile, order, scan, backward, fp8-sums, "
+            "a kernel, and choices in place of its own: tile, order, scan, backward, fp8-sums, variant, "
             "diagonal-slices, splits, pack-gqa, query-splits");
   add_value(command, "B", arguments->other, type, "another, or the same with other choices");
   arguments->problem.add_to(command);

@@ -26,7 +26,7 @@ struct ReportArguments {
   std::vector<std::string> records;
   std::string out = "report";
   std::vector<std::string> fill;
-  std::vector<std::string> holdout;
+  std::vector<std::string> holdout, claims;
   std::vector<std::string> baseline;
   std::string section;
   bool pdf = false;
@@ -62,9 +62,17 @@ int run_report(const ReportArguments& arguments, const CommandContext& context) 
   paths = arguments.holdout;
   std::sort(paths.begin(), paths.end());
   for (const std::string& path : paths) records.holdout.push_back(read_run_record(path));
+  paths = arguments.claims;
+  std::sort(paths.begin(), paths.end());
+  ReportRecords of_claims;
+  for (const std::string& path : paths) of_claims.add(path, read_text_file(path));
+  records.claims = std::move(of_claims.runs);
+  records.claims_ceilings = std::move(of_claims.ceilings);
+  records.claims_commands = std::move(of_claims.kernels);
   for (const std::string& path : arguments.baseline)
     records.baseline.push_back(comparable_record(path, read_text_file(path)));
   join_simulations(records.runs);
+  join_simulations(records.claims);
   const Document whole = make_report(records);
   const Document document = arguments.section.empty() ? whole : with_section_alone(whole, arguments.section);
 
@@ -100,6 +108,10 @@ void add_report_command(CLI::App& app, CommandContext& context) {
   add_value(command, "--holdout", arguments->holdout, "RECORD...",
             "measured records of problems that nothing in the model was fitted to; they are scored in a "
             "section of their own")
+      ->expected(1, CLI::detail::expected_max_vector_size);
+  add_value(
+      command, "--claims", arguments->claims, "RECORD...",
+      "records that were measured for single claims of the papers: they stand in the page of claims alone")
       ->expected(1, CLI::detail::expected_max_vector_size);
   add_value(command, "--baseline", arguments->baseline, "RECORD...",
             "earlier records: what became less and what became more since, in green and red")

@@ -37,6 +37,14 @@ constexpr KernelChoiceOption kChoices[] = {
      [](KernelChoices& choices, const std::string&, const std::string& value) {
        choices.fp8_sums = parse_fp8_sums(value);
      }},
+    {"variant", "VARIANT",
+     "a forward pass without one technique, in builds with the tuner: gpu:flash3 no-ping-pong, no-overlap "
+     "(its "
+     "softmax waits for its own products) or serial (neither); gpu:flash3-basic unspecialised (a thread that "
+     "computes loads, too); gpu:flash2-mma normalised (O at each step); default own",
+     [](KernelChoices& choices, const std::string&, const std::string& value) {
+       choices.variant = parse_variant(value);
+     }},
     {"diagonal-slices", "N",
      "cut tiles on the mask's edge into N x N parts, and skip parts that are masked altogether; default 1",
      [](KernelChoices& choices, const std::string& field, const std::string& value) {
@@ -95,6 +103,7 @@ ProgramOptions KernelChoices::apply_to(ProgramOptions options) const {
   if (order) options.order = *order;
   if (scan) options.scan = *scan;
   if (fp8_sums) options.fp8_sums = *fp8_sums;
+  if (variant) options.variant = *variant;
   if (diagonal_slices) options.diagonal_slices = *diagonal_slices;
   if (splits) options.splits = *splits;
   if (pack_gqa) options.pack_gqa = *pack_gqa;

@@ -19,6 +19,7 @@ struct KernelChoices {
   std::optional<TileOrder> order;
   std::optional<Scan> scan;
   std::optional<Fp8Sums> fp8_sums;
+  std::optional<Variant> variant;
   std::optional<int> diagonal_slices;
   std::optional<SplitPolicy> splits;
   std::optional<bool> pack_gqa;
@@ -35,8 +36,8 @@ struct KernelChoiceOption {
 };
 std::span<const KernelChoiceOption> kernel_choice_options();
 
-/// --kernel, --tile, --backward, --order, --scan, --fp8-sums, --diagonal-slices, --splits, --pack-gqa,
-/// --query-splits. Must outlive the parsing.
+/// --kernel, --tile, --backward, --order, --scan, --fp8-sums, --variant, --diagonal-slices, --splits,
+/// --pack-gqa, --query-splits. Must outlive the parsing.
 class KernelOptions {
  public:
   /// With `several`, --kernel may be given more than once.

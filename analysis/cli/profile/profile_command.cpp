@@ -278,11 +278,12 @@ void add_profile_command(CLI::App& app, CommandContext& context) {
   add_timeline_options(*arguments, command);
   add_check_options(*arguments, command);
   add_command_options(*arguments, command);
-  arguments->gpus.add_to(command,
-                         {"--tile", "--backward", "--order", "--scan", "--fp8-sums", "--diagonal-slices",
-                          "--splits", "--pack-gqa", "--query-splits", "--sweep", "--launches", "--placements",
-                          "--cta-progress", "--l2", "--metrics", "--timeline", "--self-test"},
-                         true);
+  arguments->gpus.add_to(
+      command,
+      {"--tile", "--backward", "--order", "--scan", "--fp8-sums", "--variant", "--diagonal-slices",
+       "--splits", "--pack-gqa", "--query-splits", "--sweep", "--launches", "--placements", "--cta-progress",
+       "--l2", "--metrics", "--timeline", "--self-test"},
+      true);
   add_value(command, "command", arguments->command.words, "-- COMMAND", "what to run, after --");
   add_format_option(command, context);
   show_examples(

@@ -226,8 +226,8 @@ void add_run_command(CLI::App& app, CommandContext& context) {
   options->kernel.add_to(command);
   options->problem.add_to(command);
   options->gpus.add_to(command,
-                       {"--backward", "--order", "--scan", "--fp8-sums", "--diagonal-slices", "--splits",
-                        "--pack-gqa", "--query-splits"},
+                       {"--backward", "--order", "--scan", "--fp8-sums", "--variant", "--diagonal-slices",
+                        "--splits", "--pack-gqa", "--query-splits"},
                        true);
   show_examples(
       command,

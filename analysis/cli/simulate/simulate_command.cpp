@@ -92,12 +92,12 @@ void add_replay_options(SimulateArguments& arguments, CLI::App& command) {
 
 void add_gpu_options(SimulateArguments& arguments, CLI::App& command) {
   arguments.gpus.add_to(
-      command,
-      {"--kernel",          "--tile",       "--backward", "--order",        "--scan",       "--fp8-sums",
-       "--diagonal-slices", "--splits",     "--pack-gqa", "--query-splits", "--sweep",      "--record",
-       "--compare",         "--l2-bytes",   "--pages",    "--ctas-per-sm",  "--sram-bytes", "--closed-form",
-       "--curve",           "--tune-bytes", "--advise",   "--dry-run",      "--detail",     "--shard",
-       "--explain-model"},
+      command, {"--kernel",       "--tile",        "--backward",        "--order",       "--scan",
+                "--fp8-sums",     "--variant",     "--diagonal-slices", "--splits",      "--pack-gqa",
+                "--query-splits", "--sweep",       "--record",          "--compare",     "--l2-bytes",
+                "--pages",        "--ctas-per-sm", "--sram-bytes",      "--closed-form", "--curve",
+                "--tune-bytes",   "--advise",      "--dry-run",         "--detail",      "--shard",
+                "--explain-model"},
       false);
   add_value(command, "--flop-rate", arguments.flop_rate, "TFLOPS",
             "TFLOP/s of a GPU's launches, in place of the machine's peak", kSeveralGpusGroup);

@@ -333,9 +333,9 @@ void add_verify_command(CLI::App& app, CommandContext& context) {
   refuse_v_transposed(command);
   options->shard.add_to(command, {"--worst", "--rows", "--gradients"}, context.json);
   options->gpus.add_to(command,
-                       {"--backward", "--order", "--scan", "--fp8-sums", "--diagonal-slices", "--splits",
-                        "--pack-gqa", "--query-splits", "--quick", "--full", "--locate", "--worst",
-                        "--repeat", "--rows", "--gradients", "--shard"},
+                       {"--backward", "--order", "--scan", "--fp8-sums", "--variant", "--diagonal-slices",
+                        "--splits", "--pack-gqa", "--query-splits", "--quick", "--full", "--locate",
+                        "--worst", "--repeat", "--rows", "--gradients", "--shard"},
                        true);
   show_examples(command, {{"verify --quick", "a small sweep over every kernel that can run here"},
                           {"verify --preset small --kernel cpu:flash2 --pass fwd+bwd --locate",

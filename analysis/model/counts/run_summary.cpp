@@ -108,6 +108,7 @@ std::string choices_of(const RunEntry& run, const std::vector<const PassRecord*>
   if (const auto& splits = passes.front()->choices.splits) choices.push_back("splits " + to_string(*splits));
   if (passes.front()->choices.pack_gqa) choices.emplace_back("packed heads");
   if (const auto& sums = passes.front()->choices.fp8_sums) choices.push_back(*sums + " sums");
+  if (const auto& variant = passes.front()->choices.variant) choices.push_back(*variant);
   if (std::any_of(passes.begin(), passes.end(),
                   [](const PassRecord* pass) { return pass->choices.backward == BackwardOrder::ordered; })) {
     choices.emplace_back("ordered");

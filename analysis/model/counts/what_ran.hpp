@@ -40,6 +40,7 @@ inline std::optional<BackwardOrder> backward_order(const TileProgram& program) {
 inline void note_choices(PassChoices& choices, const TileProgram& program) {
   if (program.diagonal_slices > 1) choices.diagonal_slices = program.diagonal_slices;
   if (program.fp8_sums != Fp8Sums::fp32) choices.fp8_sums = to_string(program.fp8_sums);
+  if (program.variant != Variant::own) choices.variant = to_string(program.variant);
   if (const auto order = backward_order(program)) choices.backward = order;
   if (program.dq_start != DqStart::cleared) choices.dq_start = to_string(program.dq_start);
   if (program.query_splits() > 1) {

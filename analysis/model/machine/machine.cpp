@@ -64,6 +64,7 @@ const std::string kMeasuredSuffix = "-measured";
 
 std::optional<Machine> machine_of_device(const std::string& device) {
   if (device.empty()) return std::nullopt;
+  if (device == "NVIDIA H100 80GB HBM3") return load_machine("h100-sxm");  // as the driver calls that of SXM5
   for (const std::string& name : machine_names()) {
     if (name.ends_with(kMeasuredSuffix)) continue;
     Machine machine = load_machine(name);

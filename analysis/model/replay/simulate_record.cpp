@@ -28,6 +28,7 @@ void take_choices(ProgramOptions& options, const PassChoices& choices) {
   if (choices.diagonal_slices) options.diagonal_slices = static_cast<int>(*choices.diagonal_slices);
   if (choices.splits) options.splits = *choices.splits;
   if (choices.pack_gqa) options.pack_gqa = true;
+  if (choices.variant) options.variant = parse_variant(*choices.variant);
   if (choices.fp8_sums) options.fp8_sums = parse_fp8_sums(*choices.fp8_sums);
   if (!choices.backward) return;
   options.backward = *choices.backward;

@@ -14,6 +14,7 @@
 #include "analysis/records/ceilings_record.hpp"
 #include "analysis/report/document/report_document.hpp"
 #include "analysis/report/sections/bytes/theorem_points.hpp"
+#include "profiler/records/kernel_record.hpp"
 
 namespace tilescope {
 
@@ -32,6 +33,9 @@ struct Evidence {
   std::vector<NoiseFloor> noise_floor;
   std::vector<ExplainRecord> explained = {};
   std::vector<CeilingsRecord> ceilings = {};
+  std::vector<RunSummary> on_device = {};            // measured for single claims: ReportRecords::claims
+  std::vector<CeilingsRecord> device_ceilings = {};  // the same
+  std::vector<KernelRecord> device_commands = {};    // the same, of other programs' kernels
 };
 
 struct Claim {

@@ -193,10 +193,27 @@ Section findings_section(const Evidence& evidence) {
       "kernels that wait for tensor cores; energy was not measured", "[predictions](report.md#predictions)");
   add("DRAM reads have a local law: N while K and V fit the L2, N² over the rows in flight beyond, steeper "
       "between",
-      simulated_exponents(evidence), "no length meets M <= N d for the chip", "[growth](report.md#growth)");
+      simulated_exponents(evidence),
+      "no length of these meets M <= N d for the chip; longer ones, counted alone, stand with "
+      "[Theorem 2](io_complexity.md)",
+      "[growth](report.md#growth)");
+  add("Where N d exceeds all that a chip holds, DRAM reads outgrow N²: CTAs that share what the L2 keeps "
+      "drift apart",
+      judgement_of(flash1_claims(), "Theorem 2", 3, evidence),
+      "one kernel on one card; the replay foresees the turn and makes it too steep",
+      "[records](data/claims/README.md)");
   add("The constant of Theorem 2, M < d² among them", judgement_of(flash1_claims(), "Theorem 2", 1, evidence),
-      "by formula, a number of 4 bytes being two accesses; counters at the tiles that kernels have",
-      "[constants](report.md#constants)");
+      "by formula, a number of 4 bytes being two accesses", "[constants](report.md#constants)");
+  add("The same by counters, at several budgets of M",
+      judgement_of(flash1_claims(), "Theorem 2", 2, evidence),
+      "kernels that keep fp32 in shared memory have twice the constant in fp16",
+      "[records](data/claims/README.md)");
+  add("Two warpgroups hide the softmax by themselves: ping-pong and overlap within a warpgroup, one switch "
+      "at a "
+      "time, are worth a few hundredths",
+      judgement_of(flash3_claims(), "Section 3.2, Figure 2", 0, evidence),
+      "one problem, at the power limit; rescaling is conditional in all of them",
+      "[records](data/claims/README.md)");
   add("FlashAttention-2's forward pass under FlashAttention's block rule does not fall as 1/M",
       judgement_of(own_claims(), "Constants", 0, evidence),
       "the rule, not the order: larger blocks of queries do", "[constants](report.md#constants)");

@@ -6,8 +6,8 @@
 
 #include "analysis/model/validation/paper_counts.hpp"
 #include "analysis/model/validation/paper_values.hpp"
+#include "analysis/report/claims/device_claims.hpp"
 #include "analysis/report/claims/judging.hpp"
-#include "analysis/report/sections/bytes/dram_growth.hpp"
 #include "analysis/report/sections/bytes/extra_memory.hpp"
 #include "analysis/report/sections/bytes/paper_scaling.hpp"
 #include "analysis/report/sections/checks/figure2.hpp"
@@ -99,44 +99,6 @@ Judgement flash_growth(const Evidence& evidence, Direction direction) {
 Judgement flash_forward(const Evidence& evidence) { return flash_growth(evidence, Direction::forward); }
 Judgement flash_backward(const Evidence& evidence) { return flash_growth(evidence, Direction::backward); }
 
-/// Whether counters agree with the formula that the study evaluates, at the tiles that FlashAttention's
-/// kernel has.
-Judgement flash_on_device(const Evidence& evidence) {
-  constexpr double kNear = 1e-3;
-  std::size_t agree = 0, all = 0;
-  std::vector<int> budgets;
-  for (const RunSummary& run : evidence.runs) {
-    if (run.algorithm != Algorithm::flash1 || !run.measured_sm_l2 || !run.closed_form) continue;
-    ++all;
-    agree += std::abs(static_cast<double>(run.measured_sm_l2->total()) /
-                          static_cast<double>(run.closed_form->total()) -
-                      1) <= kNear;
-    add_new(budgets, run.tile.block_n);
-  }
-  const Judgement counted =
-      judge_cases(agree, all,
-                  fmt::format("directions have the formula's bytes within {:g} %, at blocks of {} keys: {}",
-                              100 * kNear, fmt::join(budgets, ", "),
-                              budgets.size() < 3 ? "too few budgets of M for a growth" : "a growth in M"));
-  return {budgets.size() < 3 ? Verdict::not_tested : counted.verdict, counted.sentence};
-}
-
-Judgement at_dram(const Evidence& evidence) {
-  const std::vector<DramSweep> sweeps = dram_sweeps(evidence.runs);
-  const auto within = std::ranges::count_if(sweeps, &DramSweep::within_hypotheses);
-  std::size_t pairs = 0, near = 0;
-  for (const DramSweep& sweep : sweeps) {
-    const std::vector<double> measured = sweep.local_exponents(false), model = sweep.local_exponents(true);
-    for (std::size_t i = 0; i < model.size(); ++i, ++pairs) near += std::abs(model[i] - measured[i]) <= 0.1;
-  }
-  return {
-      Verdict::not_tested,
-      fmt::format("{} of {} sweeps reach a length with M <= N d. What was measured: {} of {} local exponents "
-                  "of N are within 0.1 of the simulated ones, and turn from 1 to 2 where K and V leave the "
-                  "L2",
-                  within, sweeps.size(), near, pairs)};
-}
-
 Judgement sparsity(const Evidence& evidence) {
   Range ranges[2] = {{HUGE_VAL, 0, 0}, {HUGE_VAL, 0, 0}};
   double least = 1;
@@ -178,7 +140,8 @@ Judgement figure2_bytes(const Evidence& evidence) {
       fmt::format("numbers are those of Algorithms 0 to 4 as printed: {:.1f} and {:.1f} GB, the "
                   "paper has {} and {}",
                   passes->standard_printed_gigabytes, passes->flash_printed_gigabytes,
-                  printed.standard_gigabytes, printed.flash_gigabytes));
+                  printed.standard_gigabytes, printed.flash_gigabytes) +
+          unfused_bytes(evidence));
 }
 
 Judgement figure2_ratio(const Evidence& evidence) {
@@ -200,8 +163,9 @@ Judgement figure2_times(const Evidence& evidence) {
   return judge_number({"an A100", "tensor cores on both sides", ""}, {device->device, device->units, ""},
                       printed.standard_milliseconds / printed.flash_milliseconds, device->time_ratio,
                       kPrinted,
-                      device->one_unit ? fmt::format("{:.2f} times less time", device->time_ratio)
-                                       : "No ratio of their times is given: not the order alone differs");
+                      (device->one_unit ? fmt::format("{:.2f} times less time", device->time_ratio)
+                                        : "No ratio of their times is given: not the order alone differs") +
+                          unfused_time(evidence));
 }
 
 Judgement figure2_middle(const Evidence& evidence) {
@@ -226,14 +190,13 @@ constexpr Claim kFlash1Claims[] = {
     {"Theorem 2", "FlashAttention makes Θ(N² d² / M)", "SM<->L2", "d <= M <= N d",
      "formula at the paper's blocks over M, d and N, M < d² among them", flash_forward,
      "[constants](report.md#constants)"},
-    {"Theorem 2", "the same on a device", "SM<->L2", "d <= M <= N d", "counters of gpu:flash1",
-     flash_on_device,
-     "[every byte](report.md#account); would test it: `./tilescope profile --kernel gpu:flash1 --sweep "
-     "tile=64x64,64x128,64x256 --seqlen 16k --head-dim 64 --pass fwd+bwd --metrics traffic --closed-form`, "
-     "once "
-     "the kernel has these tiles"},
-    {"Theorem 2", "the same at DRAM", "DRAM", "d <= M <= N d, M the L2 and all SMs", "counters over N",
-     at_dram, "[local exponents](report.md#growth)"},
+    {"Theorem 2", "the same on a device", "SM<->L2", "d <= M <= N d",
+     "counters of gpu:flash1 and gpu:flash1-mma over M and N", flash_on_device_forward,
+     "[records](data/claims/README.md), [every byte](report.md#account)"},
+    {"Theorem 2", "the same at DRAM", "DRAM",
+     "d <= M <= N d, M the L2 and all SMs; no block is made for it, the cache does what it does",
+     "counters over N, one head", flash_at_dram,
+     "[records](data/claims/README.md), [local exponents](report.md#growth)"},
     {"Proposition 3", "no exact algorithm makes o(N² d² / M) for all M", "slow memory", "d <= M <= N d", "-",
      nullptr,
      "an end-point argument (at M = Θ(N d) inputs alone are as many): no measurement can bear on it. For "
@@ -243,6 +206,8 @@ constexpr Claim kFlash1Claims[] = {
      "as Theorem 2", standard_backward, "[constants](report.md#constants)"},
     {"Theorem 5", "FlashAttention's makes Θ(N² d² / M)", "SM<->L2", "d <= M <= N d", "as Theorem 2",
      flash_backward, "[constants](report.md#constants)"},
+    {"Theorem 5", "the same on a device", "SM<->L2", "d <= M <= N d", "counters of gpu:flash1 over M and N",
+     flash_on_device_backward, "[records](data/claims/README.md)"},
     {"Proposition 4", "block-sparse FlashAttention makes Θ(N d + s N² d² / M), s the share of blocks",
      "SM<->L2", "d <= M <= N d", "formula under windows", sparsity, "[sparsity](report.md#sparsity)"},
     {"Figure 1, left", "an A100's SRAM is about ten times as fast as its HBM", "-", "-", "-", nullptr,
@@ -252,21 +217,20 @@ constexpr Claim kFlash1Claims[] = {
     {"Figure 2, left", "GFLOP of GPT-2 medium", "-", "-", "operations of the same products", figure2_flops,
      "[Figure 2](report.md#paper-figure2)"},
     {"Figure 2, left", "GB of GPT-2 medium", "not said", "-", "Algorithms 0 to 4 as printed", figure2_bytes,
-     "[Figure 2](report.md#paper-figure2); would settle the baseline's seven more passes: PyTorch's math "
-     "path with "
-     "dropout and padding mask under `./tilescope profile --metrics traffic -- COMMAND`"},
+     "[Figure 2](report.md#paper-figure2), [records](data/claims/README.md)"},
     {"Figure 2, left; abstract", "up to nine times fewer HBM accesses", "HBM", "GPT-2 medium on an A100",
      "counters", figure2_ratio, "[Figure 2](report.md#paper-figure2)"},
     {"Figure 2, left", "5.7 times less time", "time", "GPT-2 medium on an A100", "bench", figure2_times,
-     "would test it: gpu:standard and gpu:flash1 on tensor cores, so that the order alone differs"},
+     "needs standard attention on the tensor-core products of gpu:flash1-mma, so that the order alone "
+     "differs; "
+     "[records](data/claims/README.md)"},
     {"Figure 2, middle", "bytes against the block size", "not said", "forward", "count", figure2_middle,
      "[Figure 2](report.md#paper-figure2)"},
-    {"Figure 2, middle", "time falls with bytes up to blocks of 256 keys: bytes set the time", "time", "A100",
-     "-", nullptr,
-     "needs FlashAttention's order on tensor cores: gpu:flash1 computes on CUDA cores, which set its time"},
-    {"Figure 2, right", "block-sparse time is proportional to s", "time", "N = 4K, A100", "-", nullptr,
-     "waits for a device: `./tilescope bench --kernel gpu:flash2-mma --heads 16 --seqlen 4k --head-dim 64 "
-     "--window 128,128` and wider"},
+    {"Figure 2, middle", "time falls with bytes up to blocks of 256 keys: bytes set the time", "time",
+     "GPT-2 medium, forward", "one order on tensor cores, blocks of 64, 128 and 256 keys, timed and counted",
+     figure2_middle_time, "[records](data/claims/README.md)"},
+    {"Figure 2, right", "block-sparse time is proportional to s", "time", "N = 4K", "bench under windows",
+     figure2_right_time, "[records](data/claims/README.md)"},
     {"Figure 3", "up to 3 times faster and 20 times less memory than exact baselines", "time, memory",
      "A100, mask and dropout", "-", nullptr,
      "needs an A100 and the baselines of 2022; growth of memory: Theorem 1"},

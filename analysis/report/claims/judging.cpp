@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/model/counts/pass_metrics.hpp"
+
 namespace tilescope {
 
 Judgement judge_cases(std::size_t agree, std::size_t all, const std::string& what) {
@@ -53,6 +55,25 @@ std::string ratios_text(const std::vector<double>& ratios) {
   const auto [low, high] = std::ranges::minmax(ratios);
   return fmt::format("{:.2f} ... {:.2f}, geometric mean {:.2f}, over {} problems", low, high,
                      geometric_mean_of(ratios), ratios.size());
+}
+
+std::optional<double> counted(const RunSummary& run, const std::string& metric) {
+  double sum = 0;
+  for (const PassRecord* pass : run.passes) {
+    const auto metrics = pass_metrics(*pass);
+    const auto found = metrics.find(metric);
+    if (found == metrics.end()) return std::nullopt;
+    sum += found->second;
+  }
+  return sum;
+}
+
+std::string short_device(const RunSummary& run) {
+  const std::string name = device_name(run);
+  for (const char* known : {"H100", "H200"}) {
+    if (name.find(known) != std::string::npos) return std::string("an ") + known;
+  }
+  return name;
 }
 
 std::string device_name(const RunSummary& run) {

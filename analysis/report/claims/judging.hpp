@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,12 @@ std::vector<double> rate_ratios(const std::vector<RunSummary>& runs, const std::
 double geometric_mean_of(const std::vector<double>& ratios);
 /// "1.55 ... 2.30, geometric mean 1.97, over 36 problems"
 std::string ratios_text(const std::vector<double>& ratios);
+
+/// Sum of a metric (profiler/counters) over the passes; nothing where one lacks it.
+std::optional<double> counted(const RunSummary& run, const std::string& metric);
+
+/// "an H100", "an H200": as papers name it; another device by its full name.
+std::string short_device(const RunSummary& run);
 
 /// The device that timed or counted a run.
 std::string device_name(const RunSummary& run);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/kernels/flash1/flash1.hpp"
 
+#include <iterator>
+
 #include "gpu/kernels/elementwise/elementwise.hpp"
 
 namespace tilescope {
@@ -11,6 +13,18 @@ ProgramOptions Flash1::default_options(const AttentionProblem& problem) {
   options.set_tile(Direction::forward, compiled.forward);
   options.set_tile(Direction::backward, compiled.backward);
   return options;
+}
+
+std::vector<TileShape> Flash1::tile_choices(const AttentionProblem& problem, PassName pass) {
+  std::vector<TileShape> tiles = {default_options(problem)[pass].tile};
+  const bool plain =
+      problem.dropout == 0 && problem.key_lengths.empty() && problem.softmax_scale.value_or(1) > 0;
+  if (padded_dim(problem.head_dim) != kTunedDim || problem.dtype == ElementType::bf16 || !plain) return tiles;
+  if (pass == PassName::forward)
+    tiles.insert(tiles.end(), std::begin(kTunedForward), std::end(kTunedForward));
+  if (pass == PassName::dkdvdq)
+    tiles.insert(tiles.end(), std::begin(kTunedBackward), std::end(kTunedBackward));
+  return tiles;
 }
 
 LaunchShape Flash1::launch_shape(const TileProgram& program) {

@@ -15,6 +15,8 @@ struct Flash1 : EarlyRung {
   static constexpr Algorithm algorithm = Algorithm::flash1;
   static constexpr int rung = 2;
   static ProgramOptions default_options(const AttentionProblem&);
+  static std::vector<TileShape> tile_choices(const AttentionProblem&, PassName);
+  static constexpr bool tiles_of_tuner = true;
   static LaunchShape launch_shape(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
 
@@ -36,6 +38,11 @@ struct Flash1 : EarlyRung {
     return {.forward = {64, 32},    // Q 64 + K, V 64 + P 8 KiB
             .backward = {32, 32}};  // Q, dO, K, V 128 + P, dS 8 KiB
   }
+  /// Other blocks, which show what more shared memory saves: at a head dimension of 64, in fp32 and fp16.
+  static constexpr int kTunedDim = 64;
+  static constexpr TileShape kTunedForward[] = {{64, 64}, {64, 128}, {64, 256}};
+  static constexpr TileShape kTunedBackward[] = {{32, 32}, {64, 64}};
+
   /// Groups of four warps of the forward pass.
   static constexpr int kForwardGroups = 2;
 

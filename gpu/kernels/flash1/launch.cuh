@@ -38,6 +38,8 @@ void launch_flash1_as(const TileProgram& program, const KernelArguments& argumen
   }
 }
 
+/// Tiles other than the kernel's own, without dropout, a negative scale and the tile log.
+void launch_flash1_tuned(const TileProgram&, const KernelArguments&, cudaStream_t);
 void launch_flash1_fp32(const TileProgram&, const KernelArguments&, cudaStream_t);
 void launch_flash1_fp16(const TileProgram&, const KernelArguments&, cudaStream_t);
 void launch_flash1_bf16(const TileProgram&, const KernelArguments&, cudaStream_t);

@@ -4,6 +4,7 @@
 // Against gpu:flash2-mma: the loops change places, and nothing else does. A CTA owns a whole head, keeps a K,
 // V tile and streams Q past it; O, l and m of a q tile cross the SM's boundary both ways at each step. They
 // always belong to the same threads, so that no barrier stands between their stores and their next loads.
+#include "common/errors.hpp"
 #include "gpu/kernels/elementwise/elementwise.hpp"
 #include "gpu/kernels/flash1_mma/flash1_mma.hpp"
 #include "gpu/kernels/flash2_mma/common.cuh"
@@ -11,6 +12,7 @@
 #include "gpu/primitives/common/merged_row.cuh"
 #include "gpu/primitives/common/step_clock.cuh"
 #include "gpu/primitives/common/work_item.cuh"
+#include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope::sm80 {
 namespace {
@@ -94,11 +96,10 @@ __device__ __forceinline__ void tile_softmax(WarpAccumulator<kMBlocks, kNBlocks>
 }
 
 /// One step: S = Q K^T, its softmax, P V, and what that makes of O, l and m. Lines 8 to 13.
-template <ElementType kType, int kHeadDim, Features kFeatures>
+template <ElementType kType, int kHeadDim, Features kFeatures, MmaForwardShape kShape>
 __device__ __forceinline__ void step(const KernelArguments& args, const RunningRows& rows, int first_key,
                                      bool full, const TileLogEntry& entry, SharedTile<kHeadDim> q_tile,
                                      SharedTile<kHeadDim> k_tile, SharedTile<kHeadDim> v_tile, int warp) {
-  constexpr MmaForwardShape kShape = mma_forward_shape(kHeadDim);
   constexpr int kMBlocks = kShape.warp_rows() / 16;
   const int lane = rows.lane;
   const float scale = exponent_scale(args);
@@ -131,15 +132,16 @@ __device__ __forceinline__ void step(const KernelArguments& args, const RunningR
 }
 
 /// CTA: a whole query head. Grid: args.grid. Dynamic shared memory: Flash1Mma::Layout.
-template <ElementType kType, int kHeadDim, Features kFeatures>
+template <ElementType kType, int kHeadDim, Features kFeatures, int kChoice = 0>
 __global__ __launch_bounds__(
-    mma_forward_shape(kHeadDim).threads(),
-    mma_forward_shape(kHeadDim).ctas_per_sm) void flash1_mma_forward(const __grid_constant__ KernelArguments
-                                                                         args) {
-  constexpr MmaForwardShape kShape = mma_forward_shape(kHeadDim);
+    Flash1Mma::choices(kHeadDim).shapes[kChoice].threads(),
+    Flash1Mma::choices(kHeadDim)
+        .shapes[kChoice]
+        .ctas_per_sm) void flash1_mma_forward(const __grid_constant__ KernelArguments args) {
+  constexpr MmaForwardShape kShape = Flash1Mma::choices(kHeadDim).shapes[kChoice];
   constexpr TileShape kTile = kShape.tile;
   constexpr int kThreads = kShape.threads(), kMBlocks = kShape.warp_rows() / 16;
-  constexpr Flash1Mma::Layout kLayout = Flash1Mma::layout(kHeadDim);
+  constexpr Flash1Mma::Layout kLayout = Flash1Mma::layout(kShape, kHeadDim);
   using Tile = SharedTile<kHeadDim>;
   extern __shared__ __align__(1024) unsigned char shared[];
   const std::uint32_t base = shared_address(shared);
@@ -181,15 +183,35 @@ __global__ __launch_bounds__(
       const int m_block = scan_tile(args.scan, range, n_block, i);
       const TileLogEntry entry(tile_log<kFeatures>(args), visited++, work.batch, work.first_head, m_block,
                                n_block);
-      step<kType, kHeadDim, kFeatures>(
+      step<kType, kHeadDim, kFeatures, kShape>(
           args, RunningRows(args, work, m_block * kTile.block_m + warp_row, lane), first_key,
           range.full(m_block), entry, q_tile(i), k_tile, v_tile, warp);
     }
   }
 }
 
+/// Tiles other than the kernel's own. They write no tile log.
+template <ElementType kType, int kHeadDim>
+void launch_tuned(int choice, const TileProgram& program, const KernelArguments& arguments,
+                  CUstream_st* stream) {
+  if (arguments.log.states) {
+    throw BadInput("tile", std::to_string(program.tile.block_m) + "x" + std::to_string(program.tile.block_n),
+                   "only the kernel's own tile is compiled to be observed");
+  }
+  if constexpr (kHasTuner) {
+    dispatch_choice<Flash1Mma::choices(kHeadDim).count>(choice, [&]<int kChoice>() {
+      launch_pass(flash1_mma_forward<kType, kHeadDim, Features::plain, kChoice>, program,
+                  Flash1Mma::launch_shape(program), arguments, stream);
+    });
+  } else {
+    throw MachineLacks(std::string(kTunerLack));
+  }
+}
+
 template <ElementType kType, int kHeadDim>
 void launch_as(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
+  const int choice = Flash1Mma::choices(kHeadDim).find(program.tile, {});
+  if (choice > 0) return launch_tuned<kType, kHeadDim>(choice, program, arguments, stream);
   launch_pass(arguments.log.states ? flash1_mma_forward<kType, kHeadDim, Features::general>
                                    : flash1_mma_forward<kType, kHeadDim, Features::plain>,
               program, Flash1Mma::launch_shape(program), arguments, stream);

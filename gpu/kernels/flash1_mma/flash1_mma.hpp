@@ -3,7 +3,7 @@
 // gpu:flash2-mma, so that the two orders can be compared and nothing else. Plain C++.
 #pragma once
 
-#include "gpu/kernels/flash2_mma/shapes.hpp"
+#include "gpu/kernels/flash2_mma/choices.hpp"
 #include "gpu/registry/gpu_kernel.hpp"
 
 namespace tilescope {
@@ -24,6 +24,8 @@ struct Flash1Mma {
   static constexpr ChipRange chips{.first = 80};
   static std::vector<BackwardOrder> backward_orders() { return {}; }
   static ProgramOptions default_options(const AttentionProblem&);
+  static std::vector<TileShape> tile_choices(const AttentionProblem&, PassName);
+  static constexpr bool tiles_of_tuner = true;
   static LaunchShape launch_shape(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
 
@@ -36,7 +38,21 @@ struct Flash1Mma {
     constexpr int q(int stage) const { return 2 * v() + stage * 2 * tile.block_m * head_dim; }
     constexpr int end() const { return q(2); }
   };
-  static constexpr Layout layout(int head_dim) { return {mma_forward_shape(head_dim).tile, head_dim}; }
+  static constexpr Layout layout(const MmaForwardShape& shape, int head_dim) {
+    return {shape.tile, head_dim};
+  }
+
+  /// The shape of gpu:flash2-mma first, then Algorithm 1's min(Bc, d) queries by Bc keys for several Bc,
+  /// which show what a larger block saves. 16 rows a warp.
+  static constexpr MmaChoices<MmaForwardShape> choices(int head_dim) {
+    using Shape = MmaForwardShape;
+    const Shape own = mma_forward_shape(head_dim);
+    if (head_dim <= 64) {
+      return {own, Shape{{32, 32}, 2, 2}, Shape{{64, 64}, 4, 2}, Shape{{64, 128}, 4, 2},
+              Shape{{64, 256}, 4, 2}};
+    }
+    return {own, Shape{{32, 32}, 2, 2}, Shape{{64, 64}, 4, 2}, Shape{{64, 128}, 4, 2}};
+  }
 };
 
 }  // namespace tilescope

@@ -119,6 +119,9 @@ namespace sm80 {
 
 /// The plain pass at one of its choices after the first.
 void launch_flash2_mma_forward_tuned(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
+/// The same at its own, for Variant::normalised.
+void launch_flash2_mma_forward_normalised(const TileProgram&, LaunchShape, const KernelArguments&,
+                                          CUstream_st*);
 void launch_flash2_mma_dkdv_tuned(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
 void launch_flash2_mma_dq_tuned(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
 

@@ -169,12 +169,15 @@ __device__ __forceinline__ void mask_block(WarpAccumulator<kMBlocks, kNBlocks>& 
 
 /// The end of a row of the forward pass: O is normalised, and its LSE stored. A row that saw no key gives O =
 /// 0, LSE = -inf. `row_blocks` hold the row, in their upper or lower half.
-template <int kBlocks>
+/// @tparam kNormalised  O is that already
+template <bool kNormalised = false, int kBlocks>
 __device__ __forceinline__ void finish_row(const KernelArguments& args, int batch, int head, int query,
                                            float max, float sum, Accumulator (&row_blocks)[kBlocks], int half,
                                            int lane) {
-  const float normaliser = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
-  scale_half_row(row_blocks, half, normaliser);
+  if constexpr (!kNormalised) {
+    const float normaliser = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
+    scale_half_row(row_blocks, half, normaliser);
+  }
   if (lane % 4 == 0 && query < args.band.seqlen_q) {
     *row_value(args, TensorName::lse, batch, head, query) = row_lse(max, fabsf(args.softmax_scale), sum);
   }

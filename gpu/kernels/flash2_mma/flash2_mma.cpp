@@ -67,6 +67,20 @@ ProgramOptions Flash2Mma::default_options(const AttentionProblem& problem) {
   return options;
 }
 
+std::optional<std::string> Flash2Mma::lack(const AttentionProblem& problem, const ProgramOptions& options) {
+  if (options.variant == Variant::own) return std::nullopt;
+  const PassOptions& forward = options[PassName::forward];
+  const bool own_tile = forward.tile == mma_forward_shape(mma_head_dim(problem.head_dim)).tile &&
+                        forward.launch == PassLaunch{};
+  if (problem.dtype == ElementType::fp16 && problem.head_dim <= 128 && problem.head_dim % 8 == 0 &&
+      own_tile && !narrows_tiles(problem) && problem.key_lengths.empty() && options.diagonal_slices == 1) {
+    return std::nullopt;
+  }
+  return "normalises at each step in fp16, up to head_dim 128, on its own tiles and without anything beside "
+         "a "
+         "band";
+}
+
 std::vector<PassChoice> Flash2Mma::pass_choices(const AttentionProblem& problem, PassName pass) {
   if (narrows_tiles(problem) || problem.head_dim % 8 != 0 || !problem.key_lengths.empty()) {
     return {{default_options(problem)[pass].tile}};

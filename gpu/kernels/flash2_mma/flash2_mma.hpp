@@ -27,6 +27,8 @@ struct Flash2Mma {
   static constexpr int smallest_part = 16;  // rows of a product's fragments
   static constexpr FeatureSet lacks_in_parts = kVaried | FeatureSet{Feature::dropout};
   static std::vector<BackwardOrder> backward_orders();
+  static std::vector<Variant> variants() { return {Variant::own, Variant::normalised}; }
+  static std::optional<std::string> lack(const AttentionProblem&, const ProgramOptions&);
   /// 0 but for problems with what few have, for which one instance finds its tiles in tables.
   static int bit_reads(const TileProgram&);
   /// Numbers of heads, each of which is asked for by itself.

@@ -41,12 +41,15 @@ __device__ __forceinline__ void begin_with_sink(SoftmaxState<kMBlocks>& rows, co
 
 /// One tile of the online softmax: raises the maxima, rescales sums and O, and turns the scores into
 /// un-normalised probabilities.
-template <int kMBlocks, int kNBlocks, int kDBlocks>
+/// @tparam kNormalised  O and P are divided by the row's sum so far, as in FlashAttention's Algorithm 1: sums
+/// are the row's, then
+template <bool kNormalised = false, int kMBlocks, int kNBlocks, int kDBlocks>
 __device__ __forceinline__ void softmax_step(WarpAccumulator<kMBlocks, kNBlocks>& s,
                                              SoftmaxState<kMBlocks>& rows,
                                              WarpAccumulator<kMBlocks, kDBlocks>& out, float scale) {
 #pragma unroll
   for (int i = 0; i < kMBlocks; ++i) {
+    [[maybe_unused]] float normaliser[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float old_max = rows.max[i][half];
@@ -55,8 +58,22 @@ __device__ __forceinline__ void softmax_step(WarpAccumulator<kMBlocks, kNBlocks>
       const float shift = exponent_shift(new_max, scale);
       const float rescale = rescale_factor(old_max, scale, shift);
       const float sum = exponentiate_half_row(s.tile[i], half, scale, shift);
-      rows.sum[i][half] = fmaf(rows.sum[i][half], rescale, sum);
-      scale_half_row(out.tile[i], half, rescale);
+      if constexpr (kNormalised) {
+        const float before = rows.sum[i][half] * rescale, total = before + row_sum_of_quad(sum);
+        normaliser[half] = total == 0.0f ? 0.0f : __fdividef(1.0f, total);
+        rows.sum[i][half] = total;
+        scale_half_row(out.tile[i], half, before * normaliser[half]);
+      } else {
+        rows.sum[i][half] = fmaf(rows.sum[i][half], rescale, sum);
+        scale_half_row(out.tile[i], half, rescale);
+      }
+    }
+    if constexpr (kNormalised) {
+#pragma unroll
+      for (int j = 0; j < 2 * kNBlocks; ++j) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) s.tile[i][j].x[e] *= normaliser[e / 2];
+      }
     }
   }
 }
@@ -91,7 +108,9 @@ template <ElementType kType, int kHeadDim, Features kFeatures,
 __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm) void flash2_mma_forward(
     const __grid_constant__ KernelArguments args) {
   constexpr MmaForwardShape kShape = Choice::shape;
-  constexpr bool kDropout = has_dropout(kFeatures);
+  constexpr bool kDropout = has_dropout(kFeatures), kNormalised = requires {
+    typename Choice::NormalisesEachStep;
+  };
   constexpr RowAccess kAccess = row_access(kFeatures);
   constexpr TileShape kTile = kShape.tile;
   constexpr int kThreads = kShape.threads();
@@ -196,7 +215,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
       sign_and_mask(s, args, band(), full(), warp_query, first_key, lane);
     }
 
-    softmax_step(s, rows, out, scale);
+    softmax_step<kNormalised>(s, rows, out, scale);
     if (kDropout && (!is_varied(kFeatures) || args.dropout.active())) {
 #pragma unroll
       for (int i = 0; i < kMBlocks; ++i) {
@@ -229,8 +248,8 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int query = first_query + warp * kShape.warp_rows() + 16 * i + 8 * half + (lane >> 2);
-      finish_row(args, batch, head, query, rows.max[i][half], row_sum_of_quad(rows.sum[i][half]), out.tile[i],
-                 half, lane);
+      const float sum = kNormalised ? rows.sum[i][half] : row_sum_of_quad(rows.sum[i][half]);
+      finish_row<kNormalised>(args, batch, head, query, rows.max[i][half], sum, out.tile[i], half, lane);
     }
   }
   __syncwarp();  // a warp's rows of Q are read by none other

@@ -60,6 +60,11 @@ int choice_of(const TileProgram& program) {
   return mma_dkdv_choices(dim).find(program.tile, program.launch);
 }
 
+Launch normalised_launch() {
+  if constexpr (kHasTuner) return sm80::launch_flash2_mma_forward_normalised;
+  throw MachineLacks(std::string(kTunerLack));
+}
+
 Launch tuned_launch_of(PassName pass) {
   if constexpr (kHasTuner) {
     if (pass == PassName::forward) return sm80::launch_flash2_mma_forward_tuned;
@@ -95,7 +100,12 @@ void Flash2Mma::launch(const TileProgram& program, const KernelArguments& argume
     throw BadInput("tile", std::to_string(program.tile.block_m) + "x" + std::to_string(program.tile.block_n),
                    "only the kernel's own tile is compiled for padding and to be observed");
   }
-  const Launch launch = tuned ? tuned_launch_of(program.name) : launch_of(program.name, features);
+  if (program.variant == Variant::normalised && features != sm80::Features::plain) {
+    throw BadInput("variant", "normalised", "cannot be observed, and takes rows of 16-byte chunks");
+  }
+  const Launch launch = program.variant == Variant::normalised ? normalised_launch()
+                        : tuned                                ? tuned_launch_of(program.name)
+                                                               : launch_of(program.name, features);
   launch(program, flash2_mma_launch_shape(program, compute_capability_major()), arguments, stream);
 }
 

@@ -111,6 +111,13 @@ std::vector<Boxes> Flash3::boxes(const TileProgram& program) {
 
 std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const ProgramOptions& options) {
   const bool splits = options.splits.kind != SplitPolicy::Kind::none;
+  if (options.variant != Variant::own) {
+    const TileShape whole = flash3_forward_shape(kFlash3VariantHeadDim).tile;
+    if (problem.dtype != ElementType::fp16 || problem.head_dim > kFlash3VariantHeadDim ||
+        problem.head_dim <= 112 || options[PassName::forward].tile != whole) {
+      return "has its variants in fp16 at head_dim 120 and 128 alone, with tiles of 128 x 128";
+    }
+  }
   if (is_fp8(problem.dtype) && (splits || options.pack_gqa)) {
     return "splits keys and packs heads of 16-bit types alone";
   }

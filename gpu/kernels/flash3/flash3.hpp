@@ -33,6 +33,9 @@ struct Flash3 {
       .row_bytes_multiple = 16};
   static constexpr ChipRange chips{.first = 90, .last = 90};
   static constexpr Arithmetic arithmetic{.rescaling = Rescaling::conditional, .fp8_sum_error = 0x1p-11};
+  static std::vector<Variant> variants() {
+    return {Variant::own, Variant::no_ping_pong, Variant::no_overlap, Variant::serial};
+  }
   static std::vector<Fp8Sums> fp8_sums() { return {Fp8Sums::two_level, Fp8Sums::fast}; }
   /// Where kv tiles wait for each other they ask again and again: bytes that no closed form has, ordered
   /// above all.

@@ -13,6 +13,7 @@
 #include "gpu/kernels/flash3/fp8/launch.cuh"
 #endif
 #include "gpu/launch/launch.cuh"
+#include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope {
 
@@ -26,6 +27,31 @@ void launch_forward(const TileProgram& program, const KernelArguments& arguments
   const auto launch = arguments.log.states ? gpu::launch_flash3_forward<kType, Choice, true>
                                            : gpu::launch_flash3_forward<kType, Choice, false>;
   launch(gpu::flash3_forward_arguments<kType, Choice::shape>(program, arguments), multiprocessors(), stream);
+}
+
+/// The forward pass without a technique. It writes no tile log.
+template <Variant kVariant>
+void launch_variant(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
+  using Choice = Flash3ForwardVariant<kVariant>;
+  gpu::launch_flash3_forward<WgmmaType::fp16, Choice, false>(
+      gpu::flash3_forward_arguments<WgmmaType::fp16, Choice::shape>(program, arguments), multiprocessors(),
+      stream);
+}
+void launch_variant(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
+  if (arguments.log.states) {
+    throw BadInput("variant", std::string(to_string(program.variant)), "cannot be observed");
+  }
+  if constexpr (kHasTuner) {
+    if (program.variant == Variant::no_ping_pong) {
+      return launch_variant<Variant::no_ping_pong>(program, arguments, stream);
+    }
+    if (program.variant == Variant::no_overlap) {
+      return launch_variant<Variant::no_overlap>(program, arguments, stream);
+    }
+    return launch_variant<Variant::serial>(program, arguments, stream);
+  } else {
+    throw MachineLacks(std::string(kTunerLack));
+  }
 }
 
 template <WgmmaType kType, typename Choice>
@@ -102,6 +128,7 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
   if (program.name == PassName::convert) return launch_convert(program, arguments, stream, true);
   if (program.name == PassName::combine) return launch_combine(program, arguments, stream);
   if (is_fp8(program.problem.dtype)) return launch_fp8_forward(program, arguments, stream);
+  if (program.variant != Variant::own) return launch_variant(program, arguments, stream);
   dispatch(program.problem, [&]<WgmmaType kType, int kHeadDim>() {
     if (program.name == PassName::dkdvdq) {
       constexpr int kBackwardDim = flash3_backward_shape(kHeadDim).head_dim;

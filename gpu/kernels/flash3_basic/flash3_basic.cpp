@@ -16,6 +16,13 @@ ProgramOptions Flash3Basic::default_options(const AttentionProblem& problem) {
   return options;
 }
 
+std::optional<std::string> Flash3Basic::lack(const AttentionProblem& problem, const ProgramOptions& options) {
+  const bool compiled =
+      problem.dtype == ElementType::fp16 && compiled_head_dim(problem.head_dim) == kVariantHeadDim;
+  if (options.variant == Variant::own || compiled) return std::nullopt;
+  return "has its variant in fp16 at head dimensions above 64 alone";
+}
+
 std::vector<Boxes> Flash3Basic::boxes(const TileProgram& program) {
   using enum TensorName;
   const auto box = [](TensorName tensor, const gpu::sm90::PanelTile& tile) {
@@ -34,7 +41,10 @@ std::vector<Boxes> Flash3Basic::boxes(const TileProgram& program) {
 
 LaunchShape Flash3Basic::launch_shape(const TileProgram& program) {
   const int head_dim = compiled_head_dim(program.problem.head_dim);
-  if (program.name == PassName::forward) return {kThreads, ForwardLayout(ForwardShape{head_dim}).end, 1};
+  if (program.name == PassName::forward) {
+    const int threads = program.variant == Variant::unspecialised ? kConsumerThreads : kThreads;
+    return {threads, ForwardLayout(ForwardShape{head_dim}).end, 1};
+  }
   if (program.name == PassName::dkdvdq) return {kThreads, BackwardLayout(BackwardShape{head_dim}).end, 1};
   return {kElementwiseThreads, 0};
 }

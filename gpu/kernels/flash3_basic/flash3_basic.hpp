@@ -26,6 +26,8 @@ struct Flash3Basic {
                                     .row_bytes_multiple = 16};
   static constexpr ChipRange chips{.first = 90, .last = 90};
   static std::vector<BackwardOrder> backward_orders() { return {BackwardOrder::fused}; }
+  static std::vector<Variant> variants() { return {Variant::own, Variant::unspecialised}; }
+  static std::optional<std::string> lack(const AttentionProblem&, const ProgramOptions&);
   static ProgramOptions default_options(const AttentionProblem&);
   static std::vector<Boxes> boxes(const TileProgram&);
   static LaunchShape launch_shape(const TileProgram&);

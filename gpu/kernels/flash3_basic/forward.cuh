@@ -63,19 +63,24 @@ struct ForwardShared {
   __device__ Pipe<kStages> kv_pipe() const { return {base + kLayout.kv_pipe}; }
 };
 
-/// load: one thread.
+/// load: what one thread asks the copy engine for.
 template <int kHeadDim>
-__device__ __forceinline__ void produce(const KernelArguments& args, const ForwardMaps& maps,
-                                        const QTile& own, ForwardShared<kHeadDim> shared) {
+struct Loader {
   using Shared = ForwardShared<kHeadDim>;
-  const int batch = own.work.batch, head = own.work.first_head, kv_head = own.work.kv_head;
-  if (own.range.empty()) return;
-  arrive_expecting(shared.q_full(), Shared::kQTile.bytes());
-  load_tile<Shared::kQTile>(shared.q(), maps.q, shared.q_full(),
-                            own.work.first_block * ForwardShape::tile.block_m, head, batch,
-                            CacheHint::normal);
+  const KernelArguments& args;
+  const ForwardMaps& maps;
+  const QTile& own;
+  Shared shared;
   Pipe<kStages> kv = shared.kv_pipe();
-  for (int step = 0; step < own.range.count(); ++step) {
+
+  __device__ __forceinline__ void load_q() {
+    arrive_expecting(shared.q_full(), Shared::kQTile.bytes());
+    load_tile<Shared::kQTile>(shared.q(), maps.q, shared.q_full(),
+                              own.work.first_block * ForwardShape::tile.block_m, own.work.first_head,
+                              own.work.batch, CacheHint::normal);
+  }
+  __device__ __forceinline__ void load_kv(int step) {
+    const int batch = own.work.batch, kv_head = own.work.kv_head;
     const int first_key = own.kv_tile(args, step) * ForwardShape::tile.block_n;
     kv.wait_empty("a free buffer of K and V");
     arrive_expecting(kv.full(), 2 * Shared::kKvTile.bytes());
@@ -85,7 +90,13 @@ __device__ __forceinline__ void produce(const KernelArguments& args, const Forwa
                                CacheHint::normal);
     kv.advance();
   }
-}
+  /// Q and the first `most` tiles of K and V.
+  __device__ __forceinline__ void begin(int most) {
+    if (own.range.empty()) return;
+    load_q();
+    for (int step = 0; step < min(most, own.range.count()); ++step) load_kv(step);
+  }
+};
 
 /// Running maximum (of unscaled scores) and sum of a thread's two rows. Maxima are the row's, sums the
 /// thread's own until the end.
@@ -163,7 +174,8 @@ __device__ __forceinline__ void store_rows(const KernelArguments& args, const Fo
 
 /// compute: a consumer, 64 rows of the q tile.
 /// @tparam kObserved  logs the tiles that it visits
-template <WgmmaType kType, int kHeadDim, bool kObserved>
+/// @tparam kSpecialised  others load; else one of these threads does, in whose buffers all have read a tile
+template <WgmmaType kType, int kHeadDim, bool kObserved, bool kSpecialised>
 __device__ __forceinline__ void consume(const KernelArguments& args, const ForwardMaps& maps,
                                         const QTile& own, ForwardShared<kHeadDim> shared, int consumer,
                                         int thread) {
@@ -176,6 +188,9 @@ __device__ __forceinline__ void consume(const KernelArguments& args, const Forwa
   OnlineRows rows;
   float out[kHeadDim / 2] = {};
   Pipe<kStages> kv = shared.kv_pipe();
+  Loader<kHeadDim> loader{args, maps, own, shared};
+  const bool loads = !kSpecialised && consumer == 0 && thread == 0;
+  if (loads) loader.begin(kStages);
   if (!own.range.empty()) wait(shared.q_full(), 0, "Q");
   for (int step = 0; step < own.range.count(); ++step) {
     if (consumer == 0 && thread == 0) note_step(args.clock, step, work_item());
@@ -203,6 +218,7 @@ __device__ __forceinline__ void consume(const KernelArguments& args, const Forwa
     commit_wgmma();
     wait_for_wgmma<0>();
     kv.release();
+    if (loads && step + kStages < own.range.count()) loader.load_kv(step + kStages);
     if constexpr (kObserved) {
       log_rows(entry, rows.max, rows.sum, rows_inside, thread);
       log_pairs<kType>(entry, &DeviceTileState::probs, probs, rows_inside, thread);
@@ -213,8 +229,8 @@ __device__ __forceinline__ void consume(const KernelArguments& args, const Forwa
 }
 
 /// CTA: one q tile of one head. Grid: args.grid. Dynamic shared memory: ForwardLayout.
-template <WgmmaType kType, int kHeadDim, bool kObserved>
-__global__ __launch_bounds__(kThreads,
+template <WgmmaType kType, int kHeadDim, bool kObserved, bool kSpecialised = true>
+__global__ __launch_bounds__(kSpecialised ? kThreads : kConsumerThreads,
                              1) void flash3_basic_forward(const __grid_constant__ KernelArguments args,
                                                           const __grid_constant__ ForwardMaps maps) {
   extern __shared__ __align__(1024) unsigned char bytes[];
@@ -228,13 +244,15 @@ __global__ __launch_bounds__(kThreads,
   const QTile own(args);
   // From one lane to all: the compiler then knows that a warp agrees.
   const int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 128, 0);
-  if (warpgroup == 0) {
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+  if constexpr (!kSpecialised) {
+    consume<kType, kHeadDim, kObserved, false>(args, maps, own, shared, warpgroup, thread);
+  } else if (warpgroup == 0) {
     give_up_registers<kProducerRegisters>();
-    if (threadIdx.x == 0) produce(args, maps, own, shared);
+    if (threadIdx.x == 0) Loader<kHeadDim>{args, maps, own, shared}.begin(own.range.count());
   } else {
     take_registers<kConsumerRegisters>();
-    consume<kType, kHeadDim, kObserved>(args, maps, own, shared, warpgroup - 1,
-                                        static_cast<int>(threadIdx.x) % 128);
+    consume<kType, kHeadDim, kObserved, true>(args, maps, own, shared, warpgroup - 1, thread);
   }
 }
 

@@ -24,18 +24,32 @@ CUtensorMap map_of(const TileProgram& program, const KernelArguments& args, Tens
                            tensor.data);
 }
 
+template <WgmmaType kType, int kHeadDim, bool kObserved, bool kSpecialised>
+void launch_forward(const TileProgram& program, const KernelArguments& args, CUstream_st* stream) {
+  using enum TensorName;
+  const int m = program.tile.block_m, n = program.tile.block_n;
+  const ForwardMaps maps{map_of<kType>(program, args, q, m), map_of<kType>(program, args, k, n),
+                         map_of<kType>(program, args, v, n), map_of<kType>(program, args, out, 64)};
+  launch_grid(flash3_basic_forward<kType, kHeadDim, kObserved, kSpecialised>, program,
+              Flash3Basic::launch_shape(program), stream, args, maps);
+}
+
+template <WgmmaType kType, int kHeadDim, bool kObserved>
+void launch_unspecialised(const TileProgram& program, const KernelArguments& args, CUstream_st* stream) {
+  launch_forward<kType, kHeadDim, kObserved, false>(program, args, stream);
+}
+
 template <WgmmaType kType, int kHeadDim, bool kObserved>
 void launch(const TileProgram& program, const KernelArguments& args, CUstream_st* stream) {
   using enum TensorName;
+  if (program.name == PassName::forward) {
+    return launch_forward<kType, kHeadDim, kObserved, true>(program, args, stream);
+  }
   const auto map = [&](TensorName name, int box_rows) {
     return map_of<kType>(program, args, name, box_rows);
   };
   const int m = program.tile.block_m, n = program.tile.block_n;
   const LaunchShape shape = Flash3Basic::launch_shape(program);
-  if (program.name == PassName::forward) {
-    const ForwardMaps maps{map(q, m), map(k, n), map(v, n), map(out, 64)};
-    return launch_grid(flash3_basic_forward<kType, kHeadDim, kObserved>, program, shape, stream, args, maps);
-  }
   const BackwardMaps maps{map(q, m),   map(k, n),   map(v, n),        map(dout, m),
                           map(dk, 64), map(dv, 64), map(dq_accum, 64)};
   launch_grid(flash3_basic_dkdvdq<kType, kHeadDim, kObserved>, program, shape, stream, args, maps);

@@ -12,4 +12,8 @@ namespace tilescope::flash3_basic {
 template <gpu::sm90::WgmmaType kType, int kHeadDim, bool kObserved>
 void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
 
+/// Variant::unspecialised of the forward pass.
+template <gpu::sm90::WgmmaType kType, int kHeadDim, bool kObserved>
+void launch_unspecialised(const TileProgram&, const KernelArguments&, CUstream_st*);
+
 }  // namespace tilescope::flash3_basic

@@ -11,6 +11,7 @@ namespace tilescope::flash3_basic {
 
 /// The head dimensions that it is compiled for; smaller ones run padded up on chip.
 inline constexpr int kHeadDims[] = {64, 128};
+inline constexpr int kVariantHeadDim = 128;  // that its variant is compiled for, in fp16
 constexpr int compiled_head_dim(std::int64_t head_dim) { return head_dim <= 64 ? 64 : 128; }
 
 /// A CTA: one warpgroup that loads, and two that compute. Each warpgroup multiplies 64 rows at a time.

@@ -273,6 +273,70 @@ TEST_CASE("a build without the tuner has each kernel's own tiles, whole, and say
   CHECK(cut == 1);
 }
 
+TEST_CASE("a build without the tuner says of variants, too, what to build") {
+  const AttentionProblem problem{.heads = 2,
+                                 .heads_kv = 2,
+                                 .seqlen_q = 256,
+                                 .seqlen_k = 256,
+                                 .head_dim = 128,
+                                 .dtype = ElementType::fp16};
+  for (const Kernel& kernel : gpu_kernels()) {
+    for (const Variant variant : kernel.variants) {
+      CAPTURE(kernel.name);
+      ProgramOptions options = kernel.default_options(problem);
+      options.variant = variant;
+      const auto lack = build_lack(kernel, problem, Direction::forward, options);
+      CHECK(lack.has_value() == (!kHasTuner && variant != Variant::own));
+      if (lack) CHECK(lack->find("-D TILESCOPE_TUNER=ON") != std::string::npos);
+      const TileProgram forward = kernel.programs(Direction::forward, problem, options).front();
+      CHECK(forward.variant == variant);
+      CHECK(parse_variant(to_string(variant)) == variant);
+    }
+  }
+  CHECK_THROWS_AS(parse_variant("half"), BadInput);
+}
+
+TEST_CASE("FlashAttention's order has blocks of several sizes with the tuner, all within a chip's memory") {
+  AttentionProblem problem{.heads = 2,
+                           .heads_kv = 2,
+                           .seqlen_q = 512,
+                           .seqlen_k = 512,
+                           .head_dim = 64,
+                           .dtype = ElementType::fp16};
+  const auto check = [&](const char* name, Direction direction, std::size_t tiles) {
+    const Kernel& kernel = find_gpu_kernel(name).row;
+    const PassName pass = direction == Direction::forward ? PassName::forward : PassName::dkdvdq;
+    const std::vector<TileShape> choices = kernel.tile_choices(problem, pass);
+    CHECK(choices.size() == tiles);
+    std::int64_t bytes = 0;
+    std::vector<TileShape> by_keys = choices;
+    std::sort(by_keys.begin(), by_keys.end(), [](TileShape a, TileShape b) {
+      return std::pair(a.block_n, a.block_m) < std::pair(b.block_n, b.block_m);
+    });
+    for (const TileShape tile : by_keys) {
+      ProgramOptions options = kernel.default_options(problem);
+      options[pass].tile = tile;
+      CHECK(!kernel.refusal(problem, direction, options));
+      CHECK(!kernel.chip_lack(kSm90, problem, direction, options));
+      for (const TileProgram& program : kernel.programs(direction, problem, options)) {
+        if (program.name != pass) continue;
+        CHECK(program.tile == tile);
+        CHECK(kernel.launch_shape(program, kSm90).shared_bytes > bytes);
+        if (tile.block_m <= tile.block_n) bytes = kernel.launch_shape(program, kSm90).shared_bytes;
+      }
+    }
+  };
+  check("gpu:flash1", Direction::forward, 4);
+  check("gpu:flash1", Direction::backward, 3);
+  check("gpu:flash1-mma", Direction::forward, 5);
+  problem.dropout = 0.1;
+  check("gpu:flash1", Direction::forward, 1);
+  problem.dropout = 0;
+  problem.head_dim = 128;
+  check("gpu:flash1", Direction::forward, 1);
+  check("gpu:flash1-mma", Direction::forward, 4);
+}
+
 TEST_CASE("what a row does not list is refused, feature by feature") {
   const AttentionProblem all{.heads = 4,
                              .heads_kv = 2,
@@ -409,6 +473,35 @@ TEST_CASE("a refusal names the kernel, the reason and what takes the problem ins
     options = flash3.default_options(problem);
     CHECK(options.fp8_sums == Fp8Sums::fp32);
     CHECK(!flash3.refusal(problem, Direction::forward, options));
+  }
+  SUBCASE("a variant that it has not, or not of this problem") {
+    problem = {.heads = 2,
+               .heads_kv = 2,
+               .seqlen_q = 256,
+               .seqlen_k = 256,
+               .head_dim = 128,
+               .dtype = ElementType::fp16};
+    const auto refusal = [&](const char* name, Variant variant, Direction direction = Direction::forward) {
+      const Kernel& kernel = find_gpu_kernel(name).row;
+      ProgramOptions options = kernel.default_options(problem);
+      options.variant = variant;
+      if (kernel.name == "gpu:flash3") options[PassName::forward].tile = {128, 128};
+      return kernel.refusal(problem, direction, options).value_or("");
+    };
+    for (const Variant variant : {Variant::no_ping_pong, Variant::no_overlap, Variant::serial}) {
+      CHECK(refusal("gpu:flash3", variant) == "");
+      CHECK(refusal("gpu:flash2-mma", variant) == "has no variant " + std::string(to_string(variant)));
+    }
+    CHECK(refusal("gpu:flash3-basic", Variant::unspecialised) == "");
+    CHECK(refusal("gpu:flash2-mma", Variant::normalised) == "");
+    CHECK(refusal("gpu:flash2-mma", Variant::normalised, Direction::backward) ==
+          "has no variant normalised of its backward pass");
+    problem.dtype = ElementType::bf16;
+    CHECK(refusal("gpu:flash3", Variant::serial)
+              .starts_with("has its variants in fp16 at head_dim 120 and 128"));
+    CHECK(refusal("gpu:flash3-basic", Variant::unspecialised).starts_with("has its variant in fp16"));
+    CHECK(refusal("gpu:flash2-mma", Variant::normalised).starts_with("normalises at each step in fp16"));
+    CHECK(refusal("gpu:flash3", Variant::own) == "");
   }
   SUBCASE("a direction") {
     const Capabilities forward_alone{.forward = {Feature::fp32}, .backward = {}};

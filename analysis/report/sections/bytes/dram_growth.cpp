@@ -91,6 +91,7 @@ DramSweep dram_sweep_of(const std::vector<const RunSummary*>& runs) {
     sweep.fills_l2_at = static_cast<double>(machine->l2_bytes.value) / copies / streamed_bytes(*sweep.last);
     const double elements = static_cast<double>(chip_memory(*machine).bytes_per_processor) /
                             element_bytes(sweep.last->problem().dtype);
+    sweep.chip_elements = elements;
     sweep.within_hypotheses =
         elements <= sweep.points.back().seqlen * static_cast<double>(sweep.last->problem().head_dim);
   }

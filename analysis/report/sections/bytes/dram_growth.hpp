@@ -43,6 +43,7 @@ struct DramSweep {
   std::string local_text() const;
   /// Whether M <= N d holds at its longest: with M the L2 and everything on chip before it.
   bool within_hypotheses = false;
+  double chip_elements = 0;  // that M, of the inputs' width; 0: not known
 };
 
 /// Measured sweeps of three lengths or more, up to where one head's K and V are about as large as an L2.

@@ -188,7 +188,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
     const auto next_v = v.next();
     const bool k_ready = step + 1 == own_end || sm90::phase_was_over(shared.k_full(k.stage), k.full_parity());
     v_ready = sm90::phase_was_over(shared.v_full(next_v.stage), next_v.full_parity());
-    sm90::wait_for_wgmma<1>();
+    sm90::wait_for_wgmma<kShape.overlaps ? 1 : 0>();
     float tile_sum[2];
     bool raised = false;     // a maximum: what was summed before takes factors
     if (needs_mask(step)) {  // rare, and where rows see their first keys

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "cpu_ref/schedule/tile_schedule.hpp"
+#include "cpu_ref/schedule/tile_program.hpp"
 #include "gpu/primitives/sm90/shared_layout.hpp"
 
 namespace tilescope {
@@ -45,6 +45,7 @@ struct Flash3ForwardShape {
   bool skips = false;         // a warpgroup computes no tile that its own rows do not see; without ping-pong
   bool splits_keys = false;   // the warpgroups share 64 rows, and each sees its part of a tile's keys
   bool packs_masked = false;  // a group's heads may be packed under a mask, too: 1 % of whole tiles' time
+  bool overlaps = true;       // a softmax runs beside P V of the tile before, of the same warpgroup
 
   constexpr int v_stages() const { return kv_stages; }
   constexpr int row_groups() const { return tile.block_m / 64; }
@@ -180,6 +181,22 @@ struct Flash3HalfChoice {
 };
 static_assert(Flash3ForwardLayout(flash3_forward_shape(80, Flash3Height::half)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(96, Flash3Height::half)).end <= kSm90SharedBytes);
+
+/// A head dimension's shape without what a variant leaves out.
+constexpr Flash3ForwardShape flash3_forward_variant(int head_dim, Variant variant) {
+  Flash3ForwardShape shape = flash3_forward_shape(head_dim);
+  if (variant == Variant::no_ping_pong || variant == Variant::serial) shape.ping_pong = false;
+  if (variant == Variant::no_overlap || variant == Variant::serial) shape.overlaps = false;
+  return shape;
+}
+/// The variants are compiled for one head dimension, in fp16.
+inline constexpr int kFlash3VariantHeadDim = 128;
+template <Variant kVariant>
+struct Flash3ForwardVariant {
+  static constexpr Flash3ForwardShape shape = flash3_forward_variant(kFlash3VariantHeadDim, kVariant);
+};
+static_assert(flash3_forward_shape(kFlash3VariantHeadDim).ping_pong);
+
 static_assert(Flash3ForwardLayout(flash3_forward_shape(64)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(64, Flash3Height::low)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(80)).end <= kSm90SharedBytes);

@@ -34,6 +34,13 @@ TEST_CASE("a pass that stands for several programs has the choices of each, and 
   CHECK(noted(Direction::backward, problem, options) ==
         PassChoices{.diagonal_slices = 4, .backward = ordered});
 
+  options.diagonal_slices = 1;
+  options.variant = Variant::no_overlap;
+  CHECK(noted(Direction::forward, problem, options) == PassChoices{.variant = "no-overlap"});
+  CHECK(noted(Direction::backward, problem, options).variant == std::nullopt);
+  options.variant = Variant::own;
+  options.diagonal_slices = 4;
+
   options.fp8_sums = Fp8Sums::two_level;
   options[PassName::forward].launch = {.warps = 8, .stages = 3};
   CHECK(noted(Direction::forward, problem, options) ==

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Claims that measurements made for them alone can speak of: kernels at blocks, windows and lengths, or
+// without techniques, that nobody would choose.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analysis/report/claims/claim.hpp"
+#include "analysis/report/sections/speed/rate_ratios.hpp"
+
+namespace tilescope {
+
+/// A kernel's accesses of one head at one tile, by counters.
+struct BlockPoint {
+  const RunSummary* run = nullptr;
+  double fast = 0;      // M: the shared memory of its CTA [elements of the inputs' width]
+  double accesses = 0;  // [elements of the inputs' width]
+  /// min(Bc, d) queries by Bc keys, as Algorithm 1 has it, or fewer queries.
+  bool by_rule() const;
+  bool within_hypotheses() const;  // d <= M <= N d
+  double constant() const;         // of Theorem 2
+};
+/// Of gpu: kernels with FlashAttention's order, at all tiles that were counted.
+std::vector<BlockPoint> block_points(const std::vector<RunSummary>& runs);
+
+/// A kernel's rate over that of the same kernel as `without` says, all else the same, on one device.
+struct Worth {
+  std::string device;
+  const RunSummary *own = nullptr, *other = nullptr;  // of one of the records
+  RateRatio ratio;
+};
+/// One for each device and problem, in the order of the records.
+std::vector<Worth> worth_of(const std::vector<RunSummary>& runs, const std::string& kernel, Variant with,
+                            Variant without);
+
+/// "PyTorch's ... 25.1 GB": what Figure 2's baseline moves at DRAM, of counted commands; "" without one.
+std::string unfused_bytes(const Evidence& evidence);
+/// "forward 3.1 times": Figure 2's baseline by PyTorch over FlashAttention's order, both on tensor cores.
+std::string unfused_time(const Evidence& evidence);
+
+// FlashAttention
+Judgement flash_on_device_forward(const Evidence&);
+Judgement flash_on_device_backward(const Evidence&);
+Judgement flash_at_dram(const Evidence&);
+Judgement figure2_middle_time(const Evidence&);
+Judgement figure2_right_time(const Evidence&);
+// FlashAttention-2
+Judgement normalised_once(const Evidence&);
+Judgement few_heads_time(const Evidence&);
+// FlashAttention-3
+Judgement memories_of_h100(const Evidence&);
+Judgement table2_rates(const Evidence&);
+Judgement table2_techniques(const Evidence&);
+Judgement ping_pong(const Evidence&);
+Judgement overlap(const Evidence&);
+
+}  // namespace tilescope
