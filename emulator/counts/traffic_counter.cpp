@@ -12,12 +12,18 @@ namespace tilescope::gpu::emulator {
 namespace {
 
 constexpr std::uint64_t kBankBytes = 128;
-constexpr unsigned kMostMetSectors = 16;  // of a store that meets another warp's
 constexpr std::uint64_t kSectorMask = (1ull << 48) - 1, kMostSites = 1u << 16;
 
 std::uint64_t number_of(const Cta& cta) {
   const Extent& grid = cta.run.launch.grid;
   return cta.index.x + std::uint64_t{grid.x} * (cta.index.y + std::uint64_t{grid.y} * cta.index.z);
+}
+
+/// How often threads of a CTA have waited for one another.
+std::uint64_t barriers_of(const Cta& cta) {
+  std::uint64_t completed = 0;
+  for (const NamedBarrier& barrier : cta.barriers) completed += barrier.phase;
+  return completed;
 }
 
 bool is_toolkit_header(const std::string& path) {
@@ -87,10 +93,12 @@ std::uint64_t TrafficCounter::SiteCounts::write_bytes() const {
 }
 
 TrafficCounter::TrafficCounter(const Launch& launch, const Memory& memory, std::optional<int> registers,
-                               bool races, L2Listener* l2)
+                               bool races, L2Listener* l2, const std::optional<StoreRuns>& store_runs)
     : launch_(launch),
       sites_(*launch.kernel),
       residency_(residency_of(launch, registers)),
+      store_runs_known_(store_runs),
+      store_runs_(store_runs.value_or(StoreRuns{})),
       touched_(memory),
       races_(races),
       l2_(l2),
@@ -105,11 +113,12 @@ TrafficCounter::CtaCounts& TrafficCounter::of(const Cta& cta) {
 
 void TrafficCounter::begin(Cta& cta) {
   cta.observed = std::make_shared<CtaCounts>(static_cast<std::uint32_t>(number_of(cta)), sites_.size(),
-                                             residency_.share());
+                                             residency_.share(), store_runs_);
 }
 
 void TrafficCounter::end(Cta& cta) {
   CtaCounts& counts = of(cta);
+  send_stores(counts);
   const std::lock_guard lock(mutex_);
   fetches_.add(cta.sm, counts.number, std::move(counts.fetches));
   if (l2_) l2_->add(counts.number, counts.turns, std::move(counts.requests));
@@ -137,28 +146,29 @@ void TrafficCounter::load(CtaCounts& cta, std::size_t site, std::uint64_t sector
     cta.fetches.push_back({sector & kSectorMask, static_cast<std::uint16_t>(site)});
 }
 
-/// Of stores that cover a sector in part, L1 sends two that follow one another in a warp as one, and half of
-/// those by two warps of a CTA, unless a store scatters over many sectors. How many do is a matter of timing
-/// on a device: of 4 in a row 1.4 to 2.0 were left on an H100 and an H200; by two warps, where stores of 16
-/// sectors or fewer met, 1 to 71 % of the second ones were sent, and 99 % where stores of 32 did.
-void TrafficCounter::store(CtaCounts& cta, SiteCounts& counts, std::uint32_t warp, const Sectors& sectors) {
-  std::vector<std::uint64_t>& before = cta.unmerged[warp];
-  std::vector<std::uint64_t> unmerged;
+/// Whole sectors leave at once; which of the others do is known when no store can meet them any more.
+void TrafficCounter::store(CtaCounts& cta, std::uint32_t site, const Warp& warp, const Sectors& sectors) {
+  SiteCounts& counts = cta.sites[site];
+  const std::uint64_t barriers = barriers_of(warp.cta);
+  if (cta.merging.is_due(barriers)) send_stores(cta);
+  cta.merging.store(warp.index, barriers, site);
   for (unsigned i = 0; i < sectors.count; ++i) {
     const auto [sector, bytes] = sectors.all[i];
-    ++counts.store_sectors;
     const bool whole = bytes == kSectorBytes;
-    const auto [first, is_new] =
-        whole ? std::pair(cta.partly_stored.end(), true) : cta.partly_stored.try_emplace(sector, warp);
-    counts.least_sectors_stored += is_new;
-    const bool meets = !is_new && first->second != warp && sectors.count <= kMostMetSectors;
-    const bool merges = !whole && (std::binary_search(before.begin(), before.end(), sector) ||
-                                   (meets && ++cta.met_stores % 2 == 1));
-    counts.merged_sectors += !merges;
-    if (!merges) ask(cta, sector, L2Access::store);
-    if (!whole && !merges) unmerged.push_back(sector);
+    ++counts.store_sectors;
+    counts.least_sectors_stored += whole || cta.partly_stored.insert(sector).second;
+    cta.merging.add(sector, whole);
+    if (!whole) continue;
+    ++counts.merged_sectors;
+    ask(cta, sector, L2Access::store);
   }
-  before = std::move(unmerged);
+}
+
+void TrafficCounter::send_stores(CtaCounts& cta) {
+  cta.merging.decide([&](std::uint32_t site, std::uint64_t sector) {
+    ++cta.sites[site].merged_sectors;
+    ask(cta, sector, L2Access::store);
+  });
 }
 
 void TrafficCounter::global(const LaneRequest& request) {
@@ -174,7 +184,9 @@ void TrafficCounter::global(const LaneRequest& request) {
   counts.least_sectors += (sectors.different_bytes + kSectorBytes - 1) / kSectorBytes;
   // A tensor map that a kernel puts where others read it goes as atomics do. Counted on an H100.
   const bool is_map = request.warp.instruction->opcode.starts_with("tensormap");
-  if (request.purpose == Purpose::store && !is_map) return store(cta, counts, request.warp.index, sectors);
+  if (request.purpose == Purpose::store && !is_map)
+    return store(cta, static_cast<std::uint32_t>(index), request.warp, sectors);
+  cta.merging.load(request.warp.index, barriers_of(request.warp.cta));
   if (request.warp.instruction->opcode.starts_with("cp.async.cg"))
     counts.read_sectors += sectors_of_copy(request) - sectors.count;
   for (unsigned i = 0; i < sectors.count; ++i) {

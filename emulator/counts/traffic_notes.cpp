@@ -23,10 +23,10 @@ void TrafficCounter::add_notes(KernelCounts& counts) const {
   const auto least = static_cast<double>(counts.least_write_bytes);
   if (const double written = counts.metrics.at("sm_l2_write_bytes"); least < written + merged) {
     counts.notes.push_back(
-        fmt::format("modelled: stores cover sectors in part, and L1 sends two of a warp in a row as one, and "
-                    "half of those of two warps; "
-                    "{:.0f} to {:.0f} B are written, by timing",
-                    least, written + merged));
+        fmt::format("modelled: stores cover sectors in part, of which L1 sends those as one that arrive in a "
+                    "row{}; {:.0f} to {:.0f} B are written, by timing",
+                    store_runs_known_ ? "" : " (how ptxas places them is not known: as if all did)", least,
+                    written + merged));
   }
 }
 

@@ -39,15 +39,17 @@ def compiled(name: str, case_name: str, case: cases.Case) -> dict[str, Any]:
     return made
 
 
-def assemble(ptx: str, name: str, folder: Path) -> tuple[int, int]:
-    """Writes a cubin. Registers of a thread, and bytes that ptxas spills."""
+def assemble(ptx: str, name: str, folder: Path) -> tuple[int, int, str]:
+    """Writes a cubin. Registers of a thread, bytes that ptxas spills, and what it made."""
     text = folder / f"{name}.ptx"
     text.write_text(ptx)
     words = [compiling.of_toolkit("ptxas"), "-v", "-arch=sm_90a", str(text), "-o", str(folder / f"{name}.cubin")]
     told = subprocess.run(words, check=True, capture_output=True, text=True).stderr
     text.unlink()
     spills = sum(int(each) for each in re.findall(r"(\d+) bytes spill", told))
-    return int(re.search(r"Used (\d+) registers", told)[1]), spills
+    disassembler = [compiling.of_toolkit("cuobjdump"), "-sass", str(folder / f"{name}.cubin")]
+    sass = subprocess.run(disassembler, check=True, capture_output=True, text=True).stdout
+    return int(re.search(r"Used (\d+) registers", told)[1]), spills, sass
 
 
 def in_order(case: cases.Case, made: dict[str, Any]) -> list[Any]:
@@ -58,9 +60,10 @@ def in_order(case: cases.Case, made: dict[str, Any]) -> list[Any]:
 def predict(name: str, case_name: str, sizes: dict[str, int], folder: Path) -> dict[str, Any]:
     case = kernels.case_of(case_name, sizes)
     made = compiled(name, case_name, case)
-    registers, spills = assemble(made["ptx"], name, folder)
+    registers, spills, sass = assemble(made["ptx"], name, folder)
     launch = {"grid": case.grid, "block": made["block"], "shared": made["shared"], "registers": registers}
-    result = ts.emulate(made["ptx"], **launch, max_dynamic_shared=made["shared"], args=in_order(case, made)).check()
+    given = {"max_dynamic_shared": made["shared"], "sass": sass, "args": in_order(case, made)}
+    result = ts.emulate(made["ptx"], **launch, **given).check()
     wrong = cases.wrong_results(case)
     assert not wrong, f"{name}: {wrong}"
     told = result.record.json["kernels"][0]["emulated"]

@@ -51,11 +51,11 @@ def test_kernels_are_right_and_without_false_alarms(name):
 
 
 # Bytes that a formula gives: read and written. A length that 16 does not divide has Triton guard each element alone, so
-# that each of four stores touches every sector, of which L1 is modelled to merge two and two.
+# that each of four stores touches every sector, which L1 is modelled to merge where nobody says how ptxas placed them.
 COUNTS = {
-    "vector_add.sm_80": (2 * 5000 * 4, 2 * 5000 * 4),
-    "vector_add.sm_90": (2 * 5000 * 4, 2 * 5000 * 4),
-    "softmax.sm_90": (16 * 1000 * 4, 2 * 16 * 1000 * 4),
+    "vector_add.sm_80": (2 * 5000 * 4, 5000 * 4),
+    "vector_add.sm_90": (2 * 5000 * 4, 5000 * 4),
+    "softmax.sm_90": (16 * 1000 * 4, 16 * 1000 * 4),
     "sort.sm_80": (3 * 256 * 4, 3 * 256 * 4),
     "scan_block": (1000 * 4, 1000 * 4),
     "pipelined_copy": (2 * 3 * 128 * 16, 2 * 3 * 128 * 16),
