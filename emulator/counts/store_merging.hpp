@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which stores of a CTA that cover a sector in part leave L1 as one. Counted on an H200, by kernels that vary
-// one thing at a time: L1 keeps the lines of the last stores for as long as more stores arrive without a
-// pause, 16 of them and fewer than 32, and sends one as soon as a few cycles pass without. Two stores merge
-// if they meet in that time, of one warp or of several; a store in between, a load that is waited for or ten
-// cycles of arithmetic end it, and sectors that are stored whole never merge. Loads of the same line and
-// cache operators change nothing. Without cycles here, stores of a warp are in a row where no load of global
-// memory, barrier or jump back stands between, and those of several warps arrive together where a barrier was
-// the last that they waited for.
+// one thing at a time: L1 keeps the lines of stores for as long as more of them arrive without a pause, and
+// sends a line as soon as a few cycles pass without. Two stores merge if they meet in that time, of one warp
+// or of several: with fewer than 8 stores since, of fewer than 32 lines, where a line of which two sectors
+// are stored counts twice, and one of which one is, four times. A load that is waited for, a barrier or ten
+// cycles of arithmetic end it; sectors that are stored whole never merge, nor what scatters over 32 lines.
+// Loads of the same line and cache operators change nothing. Without cycles here, stores of a warp are in a
+// row where no load of global memory, barrier or jump back stands between, and those of several warps arrive
+// together where a barrier was the last that they waited for.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,6 @@ namespace tilescope::gpu::emulator {
 
 class StoreMerging {
  public:
-  static constexpr std::uint64_t kOpenLines = 16;
   /// @param runs  how ptxas placed the kernel's stores
   explicit StoreMerging(const StoreRuns& runs) : runs_(&runs) {}
 
@@ -49,7 +49,8 @@ class StoreMerging {
     std::uint32_t warp, run, turn, site;  // turn: of the run
     bool together;                        // with those of other warps
     std::uint64_t begin = 0, end = 0;     // its sectors
-    std::uint64_t lines = 0;
+    unsigned lines = 0;
+    double cost = 0;  // in lines that are stored whole
   };
   struct Sector {
     std::uint64_t number;
@@ -57,13 +58,19 @@ class StoreMerging {
   };
   /// Stores that arrive one after the other without a pause.
   struct Stream {
-    std::uint64_t clock = 0;                                   // lines that were touched
-    std::unordered_map<std::uint64_t, std::uint64_t> lines;    // when each was last
-    std::unordered_map<std::uint64_t, std::uint32_t> sectors;  // stored in part, and in which turn
+    struct Time {
+      std::uint64_t stores;
+      double cost;
+      std::uint32_t turn;
+    };
+    std::uint64_t stores = 0;
+    double cost = 0;
+    std::unordered_map<std::uint64_t, Time> last;  // of sectors that were stored in part
   };
   void decide_run(std::vector<Store*>& stores);
   void decide_turn(Stream& stream, const std::vector<Store*>& stores);
-  bool merges(const Stream& stream, const Store& store, const Sector& sector, std::uint64_t lines);
+  double weigh(Store& store) const;
+  bool merges(const Stream& stream, const Store& store, const Sector& sector, double turn_cost);
   void decide_between_warps(const Store& store);
   /// True in this share of its calls.
   bool paced(double share);

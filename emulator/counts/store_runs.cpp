@@ -103,11 +103,11 @@ class Block {
 
 }  // namespace
 
-double StoreRuns::share(std::uint64_t lines, std::uint64_t most_lines) const {
+double StoreRuns::share(double lines) const {
   if (meeting == 0) return 1;
   unsigned stores = 0;
   for (unsigned between = 0; between < kMostBetween; ++between)
-    stores += between == 0 || (between + 1) * lines <= most_lines ? in_a_row[between] : 0;
+    stores += between == 0 || (between + 1) * lines < kOpenLines ? in_a_row[between] : 0;
   return static_cast<double>(stores) / meeting;
 }
 

@@ -13,12 +13,13 @@ namespace tilescope::gpu::emulator {
 /// Of stores that reach within 32 bytes of one before them, from the same register, in the same block.
 struct StoreRuns {
   static constexpr unsigned kMostBetween = 8;
+  static constexpr double kOpenLines = 32;        // and more: the first of them has left L1
   std::array<unsigned, kMostBetween> in_a_row{};  // by how many other places stores in between reach
   unsigned meeting = 0;                           // all, those apart among them
 
-  /// The share that stands in a row while no more than `most_lines` are touched, if each touches `lines` of
-  /// 128 bytes; 1 where nothing is known.
-  double share(std::uint64_t lines, std::uint64_t most_lines) const;
+  /// The share that stands in a row while fewer lines are open, if each opens so many; 1 where nothing is
+  /// known.
+  double share(double lines) const;
 };
 
 /// Of a kernel in what `cuobjdump -sass` and `nvdisasm -c` print; nothing where it is not there.

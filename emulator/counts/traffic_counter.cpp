@@ -26,6 +26,11 @@ std::uint64_t barriers_of(const Cta& cta) {
   return completed;
 }
 
+/// Of `bytes` from one on, those of a sector.
+std::uint32_t bits_of(std::uint64_t first, std::uint64_t bytes) {
+  return static_cast<std::uint32_t>(((1ull << std::min(bytes, kSectorBytes)) - 1) << first);
+}
+
 bool is_toolkit_header(const std::string& path) {
   return path.find("/cuda") != std::string::npos && path.find("/include/") != std::string::npos;
 }
@@ -37,7 +42,7 @@ struct TrafficCounter::Sectors {
   explicit Sectors(const LaneRequest& request);
   struct One {
     std::uint64_t number;
-    std::uint32_t bytes;
+    std::uint32_t bytes, covered;  // covered: a bit a byte
   };
   std::array<One, kLanes> all{};
   unsigned count = 0;
@@ -54,9 +59,10 @@ TrafficCounter::Sectors::Sectors(const LaneRequest& request) {
     different_bytes += request.bytes;
     const std::uint64_t number = addresses[i] / kSectorBytes;
     if (count == 0 || all[count - 1].number != number) {
-      all[count++] = {number, 0};
+      all[count++] = {number, 0, 0};
     }
     all[count - 1].bytes += request.bytes;
+    all[count - 1].covered |= bits_of(addresses[i] % kSectorBytes, request.bytes);
   }
 }
 
@@ -153,11 +159,12 @@ void TrafficCounter::store(CtaCounts& cta, std::uint32_t site, const Warp& warp,
   if (cta.merging.is_due(barriers)) send_stores(cta);
   cta.merging.store(warp.index, barriers, site);
   for (unsigned i = 0; i < sectors.count; ++i) {
-    const auto [sector, bytes] = sectors.all[i];
+    const auto [sector, bytes, covered] = sectors.all[i];
     const bool whole = bytes == kSectorBytes;
     ++counts.store_sectors;
     counts.least_sectors_stored += whole || cta.partly_stored.insert(sector).second;
     cta.merging.add(sector, whole);
+    touched_.cover(sector, covered);
     if (!whole) continue;
     ++counts.merged_sectors;
     ask(cta, sector, L2Access::store);
@@ -217,6 +224,9 @@ void TrafficCounter::engine(const EngineRun& run) {
   if (accesses_ && bytes > 0) accesses_->note(run);
   for (std::uint64_t i = 0; i < existing / kSectorBytes; ++i) {
     const std::uint64_t sector = begin / kSectorBytes + i;
+    const std::uint64_t from = std::max(begin, sector * kSectorBytes),
+                        to = std::min(begin + bytes, (sector + 1) * kSectorBytes);
+    if (run.purpose == Purpose::store) touched_.cover(sector, bits_of(from % kSectorBytes, to - from));
     ask(cta, sector,
         run.purpose == Purpose::load    ? L2Access::load
         : run.purpose == Purpose::store ? L2Access::store
@@ -298,6 +308,7 @@ KernelCounts TrafficCounter::counts(const ptx::Module& module, const Report& rep
   }
   counts.must_read_bytes = touched_.must_read_bytes();
   counts.must_write_bytes = touched_.must_write_bytes();
+  counts.filled_bytes = touched_.filled_bytes();
   add_metrics(counts, report);
   add_notes(counts);
   return counts;

@@ -79,21 +79,36 @@ TEST_CASE("emulator: what scatters over 32 lines, and whole sectors, never merge
   CHECK(whole.left() == 4);
 }
 
-TEST_CASE("emulator: warps that a barrier released arrive together, and merge up to 16 lines") {
-  const auto left_by = [](std::uint32_t warps, bool together) {
+TEST_CASE("emulator: warps that a barrier released arrive together, and merge while few lines are open") {
+  const auto left_by = [](std::uint32_t warps, std::uint64_t lines, bool together) {
     Stores stores;
     stores.barrier();
     for (std::uint32_t warp = 0; warp < warps; ++warp) {
       if (!together) stores.load(warp);
       stores.jump_back();
-      for (int i = 0; i < 4; ++i) stores.store(warp, 100 * warp, 4);
+      for (int i = 0; i < 2; ++i) stores.store(warp, 100 * warp, lines);
     }
     return stores.left();
   };
-  CHECK(left_by(4, true) == 4 * 16);
-  CHECK(left_by(8, true) > 8 * 16);  // 512 counted, and 132 where the warps drift apart
-  CHECK(left_by(8, true) < 8 * 64);
-  CHECK(left_by(8, false) == 8 * 16);
+  struct Fit {
+    std::uint32_t warps, lines;
+    bool merges;  // else none, if the warps stay in step
+  };
+  for (const Fit fit : {Fit{4, 1, true},
+                        {8, 1, false},
+                        {6, 2, true},
+                        {8, 2, false},
+                        {7, 4, true},
+                        {8, 4, false},
+                        {3, 8, true},
+                        {4, 8, false}}) {
+    CAPTURE(fit.warps);
+    CAPTURE(fit.lines);
+    const std::uint64_t once = std::uint64_t{fit.warps} * fit.lines * 4;
+    CHECK((left_by(fit.warps, fit.lines, true) == once) == fit.merges);
+    CHECK(left_by(fit.warps, fit.lines, true) < 2 * once);
+    CHECK(left_by(fit.warps, fit.lines, false) == once);
+  }
 
   const auto rows = [](bool together) {
     Stores stores;
@@ -138,7 +153,7 @@ TEST_CASE("emulator: ptxas' stores in a row are found in what disassemblers prin
       runs_of(apart + "STG.E desc[UR4][R4.64+0xc], R9\n@P6 EXIT\nSTG.E desc[UR4][R4.64+0x800], R9\n");
   CHECK(runs.meeting == 3);
   CHECK(runs.in_a_row[0] == 2);
-  CHECK(runs.share(4, 16) == doctest::Approx(2.0 / 3));
+  CHECK(runs.share(4) == doctest::Approx(2.0 / 3));
 
   // Another place between, which is too much where many lines are open.
   const StoreRuns in_turn = runs_of(
@@ -146,13 +161,13 @@ TEST_CASE("emulator: ptxas' stores in a row are found in what disassemblers prin
       "STG.E.U16 [R4.64+-0x7fe], R1\n");
   CHECK(in_turn.meeting == 2);
   CHECK(in_turn.in_a_row[1] == 2);
-  CHECK(in_turn.share(4, 16) == 1);
-  CHECK(in_turn.share(16, 16) == 0);
+  CHECK(in_turn.share(4) == 1);
+  CHECK(in_turn.share(16) == 0);
 
   // A register that is written anew, or another block, is another place.
   CHECK(runs_of("STG.E [R4.64], R1\nIADD3 R4, P0, R4, 0x8, RZ\nSTG.E [R4.64], R1\n").meeting == 0);
   CHECK(runs_of("STG.E [R4.64], R1\nBRA `(.L_x_1)\nSTG.E [R4.64], R1\n").meeting == 0);
-  CHECK(runs_of("STG.E [R4.64], R1\n").share(4, 16) == 1);
+  CHECK(runs_of("STG.E [R4.64], R1\n").share(4) == 1);
   CHECK_FALSE(store_runs_in_sass("", "k"));
 }
 
