@@ -10,7 +10,10 @@ namespace {
 
 constexpr std::uint64_t kSectorsOfLine = 4;
 constexpr std::uint64_t kFewStores = 8;  // and more: what was stored before them has left
-constexpr unsigned kMostLines = 16;      // of a store that merges at all
+/// Lines a turn that leave L1 no pause to send one, where other stores of the warp stand between two that
+/// meet: of 2.5 all merged, of 2 half, of 1.75 and 1 none.
+constexpr double kBusy = 2.5, kPaused = 1.9;
+constexpr unsigned kMostLines = 16;  // of a store that merges at all
 /// Of stores that arrive too late where warps keep in step, since they drift: of four sums of `gpu:standard`
 /// on an H200 and an H100, 34 to 46 % merged.
 constexpr double kLate = 0.4;
@@ -83,12 +86,13 @@ void StoreMerging::decide_turn(Stream& stream, const std::vector<Store*>& stores
   for (Store* store : stores) turn_cost += weigh(*store);
   for (const Store* store : stores) {
     ++stream.stores;
+    stream.lines += store->lines;
     stream.cost += store->cost;
     for (std::uint64_t i = store->begin; i < store->end; ++i) {
       Sector& sector = sectors_[i];
       if (sector.whole) continue;
       sector.leaves = !merges(stream, *store, sector, turn_cost);
-      stream.last[sector.number] = {stream.stores, stream.cost, store->turn};
+      stream.last[sector.number] = {stream.stores, stream.cost, store->turn, stream.lines};
     }
   }
 }
@@ -109,7 +113,10 @@ bool StoreMerging::merges(const Stream& stream, const Store& store, const Sector
   if (before == stream.last.end() || store.lines > kMostLines) return false;
   const bool late = stream.stores - before->second.stores >= kFewStores ||
                     stream.cost - before->second.cost >= StoreRuns::kOpenLines;
-  if (late && !paced(kLate)) return false;
+  const std::uint32_t turns = store.turn - before->second.turn;
+  const double rate = static_cast<double>(stream.lines - before->second.lines) / std::max(turns, 1u);
+  if (turns > 1 && rate < kPaused) return false;
+  if ((late || (turns > 1 && rate < kBusy)) && !paced(kLate)) return false;
   return before->second.turn == store.turn || paced(runs_->share(turn_cost));
 }
 

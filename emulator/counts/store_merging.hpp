@@ -62,8 +62,9 @@ class StoreMerging {
       std::uint64_t stores;
       double cost;
       std::uint32_t turn;
+      std::uint64_t lines;
     };
-    std::uint64_t stores = 0;
+    std::uint64_t stores = 0, lines = 0;
     double cost = 0;
     std::unordered_map<std::uint64_t, Time> last;  // of sectors that were stored in part
   };

@@ -150,7 +150,8 @@ def table(of: list[dict[str, Any]]) -> str:
     return "\n".join(lines + ["", exact] * bool(near))
 
 
-def judged(told: list[Row], level: str) -> str:
+def judged(told: list[Row], level: str, whole: bool) -> str:
+    """Of older draws, the failures alone."""
     parts = []
     for by_l1, heading, bound in (
         (False, "Where L1 plays no part", WITHOUT_L1),
@@ -163,7 +164,8 @@ def judged(told: list[Row], level: str) -> str:
         within = sum(row["least"] * 0.995 <= row["measured"] <= row["most"] * 1.005 for row in of)
         inside = f"; {within} within their bounds" if by_l1 else ""
         verdict = f"{len(of) - failed} of {len(of)} within {bound:.1%}{inside}."
-        parts.append(f"{level} {heading}\n\n{verdict}\n\n{table(of)}\n")
+        shown = of if whole else [row for row in of if row["failed"]]
+        parts.append(f"{level} {heading}\n\n{verdict}\n" + (f"\n{table(shown)}\n" if shown else ""))
     return "\n".join(parts)
 
 
@@ -176,10 +178,32 @@ def judged_dram(told: list[Row]) -> str:
     return f"{verdict}\n\n{table(failed)}" if failed else verdict
 
 
+def of_today(folders: list[Path]) -> str:
+    """What the device as it is now says of draws that it was made from: a fit, no prediction."""
+    told: list[Row] = []
+    for folder in folders:
+        for now in records(folder, "again.json.gz"):
+            (measured,) = records(folder, "measured.json.gz")
+            same = [
+                pair
+                for pair in zip(now["rungs"], measured["rungs"], strict=False)
+                if [each["grid"] for each in pair[0]["launches"]]
+                == [each["launch"]["grid"] for each in pair[1]["kernels"]]
+            ]  # of rungs that are launched as they were then
+            rows = of_kernels(now, measured["kernels"])
+            rows += of_rungs([rung for rung, _ in same], [record for _, record in same])
+            told += [{**row, "name": f"{row['name']} ({folder.name})"} for row in rows]
+    if not told:
+        return ""
+    heading = "## The device as it is now, of the draws that it was made from\n\nFitted, not foreseen."
+    return f"{heading}\n\n{judged(in_order(told), '###', whole=False)}"
+
+
 def text(folders: list[Path]) -> tuple[str, list[Row]]:
-    """The tables, with the speed of the last that was timed, and their rows."""
+    """The tables, with the speed of the last that was timed, and their rows. All is told of the last draw alone."""
     parts, told, timed = [], [], ""
     for folder in folders:
+        whole = folder == folders[-1]
         (foreseen,), counted = records(folder, "predicted.json.gz"), records(folder, "measured.json.gz")
         when = f"seed {foreseen['seed']}, foreseen {foreseen['when']}"
         if not counted:
@@ -189,19 +213,19 @@ def text(folders: list[Path]) -> tuple[str, list[Row]]:
         device = measured["machine"][0]["name"]
         parts.append(f"## {folder.name}: {when}, measured {measured['when']} on an {device}\n")
         told += (rows := of_kernels(foreseen, measured))
-        parts.append(judged(rows, "###"))
+        parts.append(judged(rows, "###", whole))
         told += (rows := of_dram(foreseen, measured))
         parts.append(f"### Read from DRAM, of a cold L2: modelled\n\n{judged_dram(rows)}\n")
         for rungs in records(folder, "predicted-rungs.json.gz"):
             parts.append(f"### Our rungs, foreseen {rungs['when']}\n")
             if counted[0]["rungs"]:
                 told += (rows := of_rungs(rungs["rungs"], counted[0]["rungs"]))
-                parts.append(judged(rows, "####"))
+                parts.append(judged(rows, "####", whole))
         if len(counted[0]["seconds"]) == 2:
             timed = f"## Speed of {folder.name}, beside compute-sanitizer on the device\n\n" + speed(
                 foreseen, counted[0]["seconds"]
             )
-    parts.append(f"{timed}\n" if timed else "")
+    parts += [of_today(folders), f"{timed}\n" if timed else ""]
     return "\n".join(parts), told
 
 

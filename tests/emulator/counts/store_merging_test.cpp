@@ -52,6 +52,16 @@ TEST_CASE("emulator: stores of a warp in a row leave as one") {
   CHECK(in_turn.left() == 2 * 16);
 }
 
+TEST_CASE("emulator: a narrow store between two leaves L1 the time to send the first") {
+  for (const std::uint64_t lines : {1, 4}) {
+    Stores stores;
+    stores.store(0, 100, lines);
+    stores.store(0, 200);
+    stores.store(0, 100, lines);
+    CHECK(stores.left() == (lines == 1 ? 4 + 4 + 4 : 16 + 4));
+  }
+}
+
 TEST_CASE("emulator: a load, a barrier or a jump back ends what merges") {
   const auto left_with = [](auto&& between) {
     Stores stores;
