@@ -150,8 +150,25 @@ def table(of: list[dict[str, Any]]) -> str:
     return "\n".join(lines + ["", exact] * bool(near))
 
 
-def judged(told: list[Row], level: str, whole: bool) -> str:
-    """Of older draws, the failures alone."""
+def verdict_on(told: list[Row], bound: float) -> str:
+    failed = sum(row["failed"] for row in told)
+    within = sum(row["least"] * 0.995 <= row["measured"] <= row["most"] * 1.005 for row in told if row["by_l1"])
+    inside = f"; {within} within their bounds" if any(row["by_l1"] for row in told) else ""
+    return f"{len(told) - failed} of {len(told)} within {bound:.1%}{inside}"
+
+
+def in_short(told: list[Row], dram: list[Row]) -> str:
+    """The verdicts in a sentence, and a table of the failures alone."""
+    by_l1, without = ([row for row in told if row["by_l1"] == part] for part in (True, False))
+    verdicts = (
+        f"Where L1 plays no part, {verdict_on(without, WITHOUT_L1)}; where it does, {verdict_on(by_l1, PART_OF_L1)}"
+    )
+    verdicts += f"; read from DRAM, {verdict_on(dram, OF_DRAM)}" if dram else ""
+    failed = in_order([row for row in (*told, *dram) if row["failed"]])
+    return f"{verdicts}.\n" + (f"\n{table(failed)}\n" if failed else "")
+
+
+def judged(told: list[Row], level: str) -> str:
     parts = []
     for by_l1, heading, bound in (
         (False, "Where L1 plays no part", WITHOUT_L1),
@@ -160,12 +177,7 @@ def judged(told: list[Row], level: str, whole: bool) -> str:
         of = [row for row in told if row["by_l1"] == by_l1]
         if not of:
             continue
-        failed = sum(row["failed"] for row in of)
-        within = sum(row["least"] * 0.995 <= row["measured"] <= row["most"] * 1.005 for row in of)
-        inside = f"; {within} within their bounds" if by_l1 else ""
-        verdict = f"{len(of) - failed} of {len(of)} within {bound:.1%}{inside}."
-        shown = of if whole else [row for row in of if row["failed"]]
-        parts.append(f"{level} {heading}\n\n{verdict}\n" + (f"\n{table(shown)}\n" if shown else ""))
+        parts.append(f"{level} {heading}\n\n{verdict_on(of, bound)}.\n\n{table(of)}\n")
     return "\n".join(parts)
 
 
@@ -195,15 +207,15 @@ def of_today(folders: list[Path]) -> str:
             told += [{**row, "name": f"{row['name']} ({folder.name})"} for row in rows]
     if not told:
         return ""
-    heading = "## The device as it is now, of the draws that it was made from\n\nFitted, not foreseen."
-    return f"{heading}\n\n{judged(in_order(told), '###', whole=False)}"
+    return (
+        f"## The device as it is now, of the draws that it was made from\n\nFitted, not foreseen. {in_short(told, [])}"
+    )
 
 
 def text(folders: list[Path]) -> tuple[str, list[Row]]:
     """The tables, with the speed of the last that was timed, and their rows. All is told of the last draw alone."""
     parts, told, timed = [], [], ""
     for folder in folders:
-        whole = folder == folders[-1]
         (foreseen,), counted = records(folder, "predicted.json.gz"), records(folder, "measured.json.gz")
         when = f"seed {foreseen['seed']}, foreseen {foreseen['when']}"
         if not counted:
@@ -212,15 +224,18 @@ def text(folders: list[Path]) -> tuple[str, list[Row]]:
         measured = counted[0]["kernels"]
         device = measured["machine"][0]["name"]
         parts.append(f"## {folder.name}: {when}, measured {measured['when']} on an {device}\n")
-        told += (rows := of_kernels(foreseen, measured))
-        parts.append(judged(rows, "###", whole))
-        told += (rows := of_dram(foreseen, measured))
-        parts.append(f"### Read from DRAM, of a cold L2: modelled\n\n{judged_dram(rows)}\n")
-        for rungs in records(folder, "predicted-rungs.json.gz"):
-            parts.append(f"### Our rungs, foreseen {rungs['when']}\n")
-            if counted[0]["rungs"]:
-                told += (rows := of_rungs(rungs["rungs"], counted[0]["rungs"]))
-                parts.append(judged(rows, "####", whole))
+        of_kernels_, dram = of_kernels(foreseen, measured), of_dram(foreseen, measured)
+        rungs = records(folder, "predicted-rungs.json.gz")
+        measured_rungs = counted[0]["rungs"]
+        of_rungs_ = [row for each in rungs if measured_rungs for row in of_rungs(each["rungs"], measured_rungs)]
+        told += [*of_kernels_, *dram, *of_rungs_]
+        if folder != folders[-1]:
+            parts.append(in_short([*of_kernels_, *of_rungs_], dram))
+            continue
+        parts.append(judged(of_kernels_, "###"))
+        parts.append(f"### Read from DRAM, of a cold L2: modelled\n\n{judged_dram(dram)}\n")
+        for each in rungs:
+            parts += [f"### Our rungs, foreseen {each['when']}\n", judged(of_rungs_, "####")]
         if len(counted[0]["seconds"]) == 2:
             timed = f"## Speed of {folder.name}, beside compute-sanitizer on the device\n\n" + speed(
                 foreseen, counted[0]["seconds"]
