@@ -168,7 +168,7 @@ ToldLaunch call_and_tell(const ptx::Module& module, const KernelCall& call) {
     memory.add(variable.data.get(), variable.bytes, variable.name);
   try {
     return {facts_of(module, launch, call.registers),
-            observe(module, launch, memory, options, call.registers, call.l2)};
+            observe(module, launch, memory, options, call.registers, call.l2, call.store_runs)};
   } catch (const DeviceError& error) {
     throw BadInput(error.what());
   } catch (const TakesTooLong& error) {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "emulator/counts/result_file.hpp"
+#include "emulator/counts/store_runs.hpp"
 #include "emulator/machine/launch_limits.hpp"
 
 namespace tilescope::gpu::emulator {
@@ -60,6 +61,8 @@ struct KernelCall {
   std::vector<Argument> reachable{};
   /// Registers of a thread, where somebody knows: they limit a CTA's threads, and how many an SM has at once.
   std::optional<int> registers{};
+  /// How ptxas placed the kernel's stores, where somebody knows: L1 merges what arrives in a row.
+  std::optional<StoreRuns> store_runs{};
   HostAttributes attributes{};
   Options options{};
   L2Listener* l2 = nullptr;  // told what SMs ask of the L2

@@ -110,11 +110,12 @@ bool KernelResult::right() const {
 }
 
 KernelResult observe(const ptx::Module& module, const Launch& launch, const Memory& memory,
-                     const Options& options, std::optional<int> registers, L2Listener* l2) {
+                     const Options& options, std::optional<int> registers, L2Listener* l2,
+                     const std::optional<StoreRuns>& store_runs) {
   require_runnable(launch);
   const auto begin = std::chrono::steady_clock::now();
   const SourceLines lines(module, *launch.kernel);
-  TrafficCounter counter(launch, memory, registers, options.races, l2);
+  TrafficCounter counter(launch, memory, registers, options.races, l2, store_runs);
   Options observed = options;
   observed.observer = &counter;
   KernelResult result;

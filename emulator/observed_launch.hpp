@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "emulator/counts/kernel_counts.hpp"
+#include "emulator/counts/store_runs.hpp"
 #include "emulator/machine/findings.hpp"
 #include "emulator/machine/launch.hpp"
 #include "emulator/machine/memory.hpp"
@@ -29,9 +30,10 @@ class L2Listener;
 
 /// @param registers  of a thread, where somebody knows
 /// @param l2  is told what SMs ask of the L2; may be null
+/// @param store_runs  how ptxas placed its stores, where somebody knows
 /// @throws DeviceError for a launch that no device takes, TakesTooLong
 KernelResult observe(const ptx::Module& module, const Launch& launch, const Memory& memory,
                      const Options& options, std::optional<int> registers = std::nullopt,
-                     L2Listener* l2 = nullptr);
+                     L2Listener* l2 = nullptr, const std::optional<StoreRuns>& store_runs = std::nullopt);
 
 }  // namespace tilescope::gpu::emulator

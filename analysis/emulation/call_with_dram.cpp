@@ -15,6 +15,9 @@ namespace {
 namespace emulator = gpu::emulator;
 
 constexpr const char* kChip = "h200";  // that is emulated
+/// Of sectors that are stored in part for good, those that an H200's L2 has read from DRAM when the kernel
+/// ends, of 16 MB that it could keep: 47 to 60 %. Of 128 MB it read all.
+constexpr double kFilledEarly = 0.5;
 
 std::vector<L2Replay::Buffer> buffers_of(const emulator::ptx::Module& module,
                                          const emulator::KernelCall& call) {
@@ -50,6 +53,14 @@ void add_dram(emulator::KernelCounts& counts, const L2Replay* replay, const Mach
         "modelled: {:.0f} B are read from DRAM and {:.0f} B written, by the L2 of an {} ({} MiB, cold), "
         "through which the CTAs' sectors are replayed in step",
         read, written, machine.title, machine.l2_bytes.value >> 20));
+  }
+  if (const double filled = static_cast<double>(counts.filled_bytes) * (is_kept ? kFilledEarly : 1);
+      filled > 0) {
+    read += filled;
+    counts.notes.push_back(
+        fmt::format("modelled: stores leave {} B of sectors covered in part, of which {:.0f} B are read from "
+                    "DRAM to be made whole",
+                    counts.filled_bytes, filled));
   }
   counts.metrics["dram_read_bytes"] = read;
   counts.metrics["dram_write_bytes"] = written;

@@ -43,6 +43,8 @@ struct KernelCounts {
   std::uint64_t constant_bytes = 0;     // asked of .const, which no metric has
   /// Different sectors: what DRAM must move where L2 holds everything.
   std::uint64_t must_read_bytes = 0, must_write_bytes = 0;
+  /// Of sectors that stores covered in part for good, which the L2 reads from DRAM before it gives them up.
+  std::uint64_t filled_bytes = 0;
   std::vector<std::string> notes;  // what of these is modelled, and how
 };
 

@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "emulator/counts/sass_lines.hpp"
 #include "emulator/machine/memory_access.hpp"
 
 namespace tilescope::gpu::emulator {
@@ -42,22 +42,6 @@ Kind kind_of_sass(std::string_view opcode) {
   return kNone;
 }
 
-/// Behind the address `/*0040*/` and a predicate: "LDG" of "LDG.E.128 R4, [R2]"; "" of a line without.
-std::string_view opcode_of(std::string_view line) {
-  constexpr std::string_view kBlanks = " \t";
-  const std::size_t begin = line.find_first_not_of(kBlanks);
-  if (begin == std::string_view::npos || line.substr(begin, 2) != "/*") return {};
-  const std::size_t behind = line.find("*/", begin);
-  if (behind == std::string_view::npos) return {};
-  line.remove_prefix(behind + 2);
-  line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
-  if (line.starts_with('@')) {
-    line.remove_prefix(std::min(line.find_first_of(kBlanks), line.size()));
-    line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
-  }
-  return line.substr(0, line.find_first_of(" .;\t"));
-}
-
 std::string words(const StaticAccesses& accesses, const StaticAccesses& other) {
   std::vector<std::string> parts;
   for (std::size_t kind = 0; kind < kNone; ++kind) {
@@ -81,26 +65,11 @@ std::optional<StaticAccesses> accesses_in_ptx(const ptx::Kernel& kernel) {
 }
 
 std::optional<StaticAccesses> accesses_in_sass(std::string_view sass, std::string_view kernel) {
-  const std::string by_cuobjdump = fmt::format("Function : {}", kernel),
-                    by_nvdisasm = fmt::format(".text.{}:", kernel);
-  std::optional<StaticAccesses> accesses;
-  bool is_in = false;
-  while (!sass.empty()) {
-    const std::size_t end = std::min(sass.find('\n'), sass.size());
-    std::string_view line = sass.substr(0, end);
-    sass.remove_prefix(std::min(end + 1, sass.size()));
-    while (line.ends_with('\r') || line.ends_with(' ')) line.remove_suffix(1);
-    if (line.ends_with(by_cuobjdump) || line == by_nvdisasm) {
-      is_in = true;
-      accesses.emplace();
-    } else if (line.find("Function : ") != std::string_view::npos ||
-               line.find(".section") != std::string_view::npos) {
-      is_in = false;
-    } else if (is_in) {
-      if (const Kind kind = kind_of_sass(opcode_of(line)); kind != kNone) ++(*accesses)[kind];
-    }
-  }
-  return accesses;
+  StaticAccesses accesses{};
+  const bool is_there = for_sass_lines(sass, kernel, [&](const SassLine& line) {
+    if (const Kind kind = kind_of_sass(line.opcode); kind != kNone) ++accesses[kind];
+  });
+  return is_there ? std::optional(accesses) : std::nullopt;
 }
 
 std::optional<std::string> difference(const StaticAccesses& ptx, const StaticAccesses& sass) {

@@ -15,6 +15,7 @@ TouchedSectors::TouchedSectors(const Memory& memory) {
     if (behind <= sectors.first) continue;
     sectors.count = behind - sectors.first;
     sectors.first_touch = std::make_unique<std::atomic<std::uint32_t>[]>(sectors.count);
+    sectors.covered = std::make_unique<std::atomic<std::uint32_t>[]>(sectors.count);
     sectors.written = std::make_unique<std::atomic<bool>[]>(sectors.count);
     sectors.in_l1 = std::make_unique<std::atomic<bool>[]>(sectors.count);
     for (std::uint64_t i = 0; i < sectors.count; ++i) sectors.first_touch[i] = kUntouched;
@@ -29,6 +30,11 @@ std::pair<TouchedSectors::Sectors*, std::uint64_t> TouchedSectors::find(std::uin
   const std::uint64_t index = sector - sectors.first;
   if (index >= sectors.count) return {};
   return {&sectors, index};
+}
+
+void TouchedSectors::cover(std::uint64_t sector, std::uint32_t bytes) {
+  const auto [sectors, index] = find(sector);
+  if (sectors) sectors->covered[index].fetch_or(bytes, std::memory_order_relaxed);
 }
 
 bool TouchedSectors::looks_again(std::uint64_t sector) {
@@ -53,6 +59,17 @@ std::uint64_t TouchedSectors::must_read_bytes() const {
     for (std::uint64_t i = 0; i < sectors.count; ++i) {
       const std::uint32_t touch = sectors.first_touch[i];
       count += touch != kUntouched && touch % 2 == 0;
+    }
+  }
+  return count * kSectorBytes;
+}
+
+std::uint64_t TouchedSectors::filled_bytes() const {
+  std::uint64_t count = 0;
+  for (const auto& [first, sectors] : by_first_) {
+    for (std::uint64_t i = 0; i < sectors.count; ++i) {
+      const std::uint32_t touch = sectors.first_touch[i];
+      count += touch != kUntouched && touch % 2 == 1 && sectors.covered[i] != ~0u;
     }
   }
   return count * kSectorBytes;

@@ -25,17 +25,24 @@ class TouchedSectors {
   /// An atomic: what is there is read first.
   void update(std::uint64_t sector, std::uint32_t cta) { touch(sector, cta, false, true); }
 
+  /// Bytes that a store covers, a bit each of a sector's 32.
+  void cover(std::uint64_t sector, std::uint32_t bytes);
+
   /// A load that looks in L1. Whether one did before at that sector, wherever.
   bool looks_again(std::uint64_t sector);
 
   std::uint64_t must_read_bytes() const;
   std::uint64_t must_write_bytes() const;
+  /// Of sectors that were written before anything else, in part for good: the L2 reads them when it gives
+  /// them up.
+  std::uint64_t filled_bytes() const;
 
  private:
   static constexpr std::uint32_t kUntouched = ~0u;
   struct Sectors {
     std::uint64_t first = 0, count = 0;
     std::unique_ptr<std::atomic<std::uint32_t>[]> first_touch;  // 2 * CTA + (1 if it begins with a write)
+    std::unique_ptr<std::atomic<std::uint32_t>[]> covered;      // a bit a byte
     std::unique_ptr<std::atomic<bool>[]> written, in_l1;
   };
   /// Its allocation and index there; null beyond all.

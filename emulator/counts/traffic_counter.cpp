@@ -12,12 +12,23 @@ namespace tilescope::gpu::emulator {
 namespace {
 
 constexpr std::uint64_t kBankBytes = 128;
-constexpr unsigned kMostMetSectors = 16;  // of a store that meets another warp's
 constexpr std::uint64_t kSectorMask = (1ull << 48) - 1, kMostSites = 1u << 16;
 
 std::uint64_t number_of(const Cta& cta) {
   const Extent& grid = cta.run.launch.grid;
   return cta.index.x + std::uint64_t{grid.x} * (cta.index.y + std::uint64_t{grid.y} * cta.index.z);
+}
+
+/// How often threads of a CTA have waited for one another.
+std::uint64_t barriers_of(const Cta& cta) {
+  std::uint64_t completed = 0;
+  for (const NamedBarrier& barrier : cta.barriers) completed += barrier.phase;
+  return completed;
+}
+
+/// Of `bytes` from one on, those of a sector.
+std::uint32_t bits_of(std::uint64_t first, std::uint64_t bytes) {
+  return static_cast<std::uint32_t>(((1ull << std::min(bytes, kSectorBytes)) - 1) << first);
 }
 
 bool is_toolkit_header(const std::string& path) {
@@ -31,7 +42,7 @@ struct TrafficCounter::Sectors {
   explicit Sectors(const LaneRequest& request);
   struct One {
     std::uint64_t number;
-    std::uint32_t bytes;
+    std::uint32_t bytes, covered;  // covered: a bit a byte
   };
   std::array<One, kLanes> all{};
   unsigned count = 0;
@@ -48,9 +59,10 @@ TrafficCounter::Sectors::Sectors(const LaneRequest& request) {
     different_bytes += request.bytes;
     const std::uint64_t number = addresses[i] / kSectorBytes;
     if (count == 0 || all[count - 1].number != number) {
-      all[count++] = {number, 0};
+      all[count++] = {number, 0, 0};
     }
     all[count - 1].bytes += request.bytes;
+    all[count - 1].covered |= bits_of(addresses[i] % kSectorBytes, request.bytes);
   }
 }
 
@@ -87,10 +99,12 @@ std::uint64_t TrafficCounter::SiteCounts::write_bytes() const {
 }
 
 TrafficCounter::TrafficCounter(const Launch& launch, const Memory& memory, std::optional<int> registers,
-                               bool races, L2Listener* l2)
+                               bool races, L2Listener* l2, const std::optional<StoreRuns>& store_runs)
     : launch_(launch),
       sites_(*launch.kernel),
       residency_(residency_of(launch, registers)),
+      store_runs_known_(store_runs),
+      store_runs_(store_runs.value_or(StoreRuns{})),
       touched_(memory),
       races_(races),
       l2_(l2),
@@ -105,11 +119,12 @@ TrafficCounter::CtaCounts& TrafficCounter::of(const Cta& cta) {
 
 void TrafficCounter::begin(Cta& cta) {
   cta.observed = std::make_shared<CtaCounts>(static_cast<std::uint32_t>(number_of(cta)), sites_.size(),
-                                             residency_.share());
+                                             residency_.share(), store_runs_);
 }
 
 void TrafficCounter::end(Cta& cta) {
   CtaCounts& counts = of(cta);
+  send_stores(counts);
   const std::lock_guard lock(mutex_);
   fetches_.add(cta.sm, counts.number, std::move(counts.fetches));
   if (l2_) l2_->add(counts.number, counts.turns, std::move(counts.requests));
@@ -137,28 +152,30 @@ void TrafficCounter::load(CtaCounts& cta, std::size_t site, std::uint64_t sector
     cta.fetches.push_back({sector & kSectorMask, static_cast<std::uint16_t>(site)});
 }
 
-/// Of stores that cover a sector in part, L1 sends two that follow one another in a warp as one, and half of
-/// those by two warps of a CTA, unless a store scatters over many sectors. How many do is a matter of timing
-/// on a device: of 4 in a row 1.4 to 2.0 were left on an H100 and an H200; by two warps, where stores of 16
-/// sectors or fewer met, 1 to 71 % of the second ones were sent, and 99 % where stores of 32 did.
-void TrafficCounter::store(CtaCounts& cta, SiteCounts& counts, std::uint32_t warp, const Sectors& sectors) {
-  std::vector<std::uint64_t>& before = cta.unmerged[warp];
-  std::vector<std::uint64_t> unmerged;
+/// Whole sectors leave at once; which of the others do is known when no store can meet them any more.
+void TrafficCounter::store(CtaCounts& cta, std::uint32_t site, const Warp& warp, const Sectors& sectors) {
+  SiteCounts& counts = cta.sites[site];
+  const std::uint64_t barriers = barriers_of(warp.cta);
+  if (cta.merging.is_due(barriers)) send_stores(cta);
+  cta.merging.store(warp.index, barriers, site);
   for (unsigned i = 0; i < sectors.count; ++i) {
-    const auto [sector, bytes] = sectors.all[i];
-    ++counts.store_sectors;
+    const auto [sector, bytes, covered] = sectors.all[i];
     const bool whole = bytes == kSectorBytes;
-    const auto [first, is_new] =
-        whole ? std::pair(cta.partly_stored.end(), true) : cta.partly_stored.try_emplace(sector, warp);
-    counts.least_sectors_stored += is_new;
-    const bool meets = !is_new && first->second != warp && sectors.count <= kMostMetSectors;
-    const bool merges = !whole && (std::binary_search(before.begin(), before.end(), sector) ||
-                                   (meets && ++cta.met_stores % 2 == 1));
-    counts.merged_sectors += !merges;
-    if (!merges) ask(cta, sector, L2Access::store);
-    if (!whole && !merges) unmerged.push_back(sector);
+    ++counts.store_sectors;
+    counts.least_sectors_stored += whole || cta.partly_stored.insert(sector).second;
+    cta.merging.add(sector, whole);
+    touched_.cover(sector, covered);
+    if (!whole) continue;
+    ++counts.merged_sectors;
+    ask(cta, sector, L2Access::store);
   }
-  before = std::move(unmerged);
+}
+
+void TrafficCounter::send_stores(CtaCounts& cta) {
+  cta.merging.decide([&](std::uint32_t site, std::uint64_t sector) {
+    ++cta.sites[site].merged_sectors;
+    ask(cta, sector, L2Access::store);
+  });
 }
 
 void TrafficCounter::global(const LaneRequest& request) {
@@ -174,7 +191,9 @@ void TrafficCounter::global(const LaneRequest& request) {
   counts.least_sectors += (sectors.different_bytes + kSectorBytes - 1) / kSectorBytes;
   // A tensor map that a kernel puts where others read it goes as atomics do. Counted on an H100.
   const bool is_map = request.warp.instruction->opcode.starts_with("tensormap");
-  if (request.purpose == Purpose::store && !is_map) return store(cta, counts, request.warp.index, sectors);
+  if (request.purpose == Purpose::store && !is_map)
+    return store(cta, static_cast<std::uint32_t>(index), request.warp, sectors);
+  cta.merging.load(request.warp.index, barriers_of(request.warp.cta));
   if (request.warp.instruction->opcode.starts_with("cp.async.cg"))
     counts.read_sectors += sectors_of_copy(request) - sectors.count;
   for (unsigned i = 0; i < sectors.count; ++i) {
@@ -205,6 +224,9 @@ void TrafficCounter::engine(const EngineRun& run) {
   if (accesses_ && bytes > 0) accesses_->note(run);
   for (std::uint64_t i = 0; i < existing / kSectorBytes; ++i) {
     const std::uint64_t sector = begin / kSectorBytes + i;
+    const std::uint64_t from = std::max(begin, sector * kSectorBytes),
+                        to = std::min(begin + bytes, (sector + 1) * kSectorBytes);
+    if (run.purpose == Purpose::store) touched_.cover(sector, bits_of(from % kSectorBytes, to - from));
     ask(cta, sector,
         run.purpose == Purpose::load    ? L2Access::load
         : run.purpose == Purpose::store ? L2Access::store
@@ -286,45 +308,10 @@ KernelCounts TrafficCounter::counts(const ptx::Module& module, const Report& rep
   }
   counts.must_read_bytes = touched_.must_read_bytes();
   counts.must_write_bytes = touched_.must_write_bytes();
+  counts.filled_bytes = touched_.filled_bytes();
   add_metrics(counts, report);
   add_notes(counts);
   return counts;
-}
-
-void TrafficCounter::add_metrics(KernelCounts& counts, const Report& report) const {
-  SiteCounts sum;
-  std::uint64_t stored = 0;
-  for (std::size_t i = 0; i < total_.size(); ++i) {
-    if (sites_[i].route == Route::constant) continue;
-    sum.add(total_[i]);
-    if (total_[i].store_sectors > 0) stored += total_[i].asked_bytes;
-  }
-  const auto bytes_of = [](std::uint64_t sectors) { return static_cast<double>(sectors * kSectorBytes); };
-  const auto sectors_in = [](std::uint64_t bytes) { return static_cast<double>(bytes / kSectorBytes); };
-  counts.least_read_bytes = sum.read_bytes() + sum.l1_hits * kSectorBytes - sum.l1_again * kSectorBytes;
-  counts.least_write_bytes =
-      sum.write_bytes() - (sum.merged_sectors - sum.least_sectors_stored) * kSectorBytes;
-  counts.metrics = {
-      {"sm_l2_read_bytes", static_cast<double>(sum.read_bytes())},
-      {"sm_l2_write_bytes", static_cast<double>(sum.write_bytes())},
-      {"l2_read_sectors",
-       sectors_in((sum.read_sectors * kSectorBytes) + sum.engine_read_bytes - sum.engine_again_bytes)},
-      {"l2_write_sectors", static_cast<double>(sum.merged_sectors) + sectors_in(sum.engine_write_bytes)},
-      {"l2_atomic_sectors", static_cast<double>(sum.atomic_sectors)},
-      {"l2_reduction_sectors",
-       static_cast<double>(sum.reduced_sectors) + sectors_in(sum.engine_reduced_bytes)},
-      {"global_store_bytes", bytes_of(sum.store_sectors)},
-      {"merged_store_bytes", bytes_of(sum.store_sectors - sum.merged_sectors)},
-      {"stored_data_bytes", static_cast<double>(stored)},
-      {"tma_store_bytes", static_cast<double>(sum.engine_write_bytes)},
-      {"reduction_bytes", bytes_of(sum.reduced_sectors) + static_cast<double>(sum.engine_reduced_bytes)},
-      {"atomic_write_bytes", bytes_of(sum.atomic_sectors)},
-      {"atomic_read_bytes", bytes_of(sum.atomic_sectors)},
-      {"multicast_read_bytes", static_cast<double>(sum.engine_again_bytes)},
-      {"l1_load_hit_bytes", bytes_of(sum.l1_hits)},
-      {"shared_wavefronts", static_cast<double>(sum.wavefronts)},
-      {"warp_instructions", static_cast<double>(report.steps)},
-  };
 }
 
 }  // namespace tilescope::gpu::emulator

@@ -4,10 +4,9 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <mutex>
 #include <optional>
-#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "emulator/counts/global_accesses.hpp"
@@ -15,6 +14,8 @@
 #include "emulator/counts/l1_model.hpp"
 #include "emulator/counts/l2_requests.hpp"
 #include "emulator/counts/memory_sites.hpp"
+#include "emulator/counts/store_merging.hpp"
+#include "emulator/counts/store_runs.hpp"
 #include "emulator/counts/touched_sectors.hpp"
 #include "emulator/machine/observer.hpp"
 
@@ -24,8 +25,9 @@ class TrafficCounter : public Observer {
  public:
   /// @param races  whether to look for races between CTAs, and for reads of what nobody wrote
   /// @param l2  is told what L1 does not answer; may be null
+  /// @param store_runs  how ptxas placed the stores; nothing where nobody knows
   TrafficCounter(const Launch& launch, const Memory& memory, std::optional<int> registers, bool races,
-                 L2Listener* l2 = nullptr);
+                 L2Listener* l2 = nullptr, const std::optional<StoreRuns>& store_runs = {});
 
   void begin(Cta& cta) override;
   void end(Cta& cta) override;
@@ -56,25 +58,24 @@ class TrafficCounter : public Observer {
     std::uint64_t write_bytes() const;
   };
   struct CtaCounts {
-    CtaCounts(std::uint32_t number, std::size_t sites, std::uint64_t l1_bytes)
-        : number(number), sites(sites), l1(l1_bytes) {}
+    CtaCounts(std::uint32_t number, std::size_t sites, std::uint64_t l1_bytes, const StoreRuns& runs)
+        : number(number), sites(sites), l1(l1_bytes), merging(runs) {}
     std::uint32_t number;
     std::vector<SiteCounts> sites;
     L1Model l1;
     FetchesOfSms::OfCta fetches;
     std::uint64_t turns = 0;  // sectors asked of the L2
     std::vector<L2Request> requests;
-    std::unordered_map<std::uint64_t, std::uint32_t> partly_stored;  // sectors, and which warp was the first
-    std::uint64_t met_stores = 0;  // of sectors that another warp had stored in part
-    /// Of each warp, those of its last store that L1 may still merge with its next.
-    std::map<std::uint32_t, std::vector<std::uint64_t>> unmerged;
+    std::unordered_set<std::uint64_t> partly_stored;  // sectors
+    StoreMerging merging;
   };
   static CtaCounts& of(const Cta& cta);
   struct Sectors;
 
   void ask(CtaCounts& cta, std::uint64_t sector, L2Access access);
   void load(CtaCounts& cta, std::size_t site, std::uint64_t sector);
-  void store(CtaCounts& cta, SiteCounts& counts, std::uint32_t warp, const Sectors& sectors);
+  void store(CtaCounts& cta, std::uint32_t site, const Warp& warp, const Sectors& sectors);
+  void send_stores(CtaCounts& cta);
   void find_hits_of_neighbours();
   void add_metrics(KernelCounts& counts, const Report& report) const;
   void add_notes(KernelCounts& counts) const;
@@ -82,6 +83,8 @@ class TrafficCounter : public Observer {
   const Launch& launch_;
   MemorySites sites_;
   Residency residency_;
+  std::optional<StoreRuns> store_runs_known_;
+  StoreRuns store_runs_;
   TouchedSectors touched_;
   bool races_;
   L2Listener* l2_;

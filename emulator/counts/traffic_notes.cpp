@@ -2,6 +2,8 @@
 // What of the counts rests on a model, in sentences.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "emulator/counts/traffic_counter.hpp"
 
 namespace tilescope::gpu::emulator {
@@ -21,12 +23,14 @@ void TrafficCounter::add_notes(KernelCounts& counts) const {
     counts.notes.push_back("races between CTAs were not looked for: the buffers are too large");
   const double merged = counts.metrics.at("merged_store_bytes");
   const auto least = static_cast<double>(counts.least_write_bytes);
+  const auto stores = std::count_if(total_.begin(), total_.end(),
+                                    [](const SiteCounts& site) { return site.store_sectors > 0; });
   if (const double written = counts.metrics.at("sm_l2_write_bytes"); least < written + merged) {
-    counts.notes.push_back(
-        fmt::format("modelled: stores cover sectors in part, and L1 sends two of a warp in a row as one, and "
-                    "half of those of two warps; "
-                    "{:.0f} to {:.0f} B are written, by timing",
-                    least, written + merged));
+    counts.notes.push_back(fmt::format(
+        "modelled: stores cover sectors in part, of which L1 sends those as one that arrive in a "
+        "row{}; {:.0f} to {:.0f} B are written, by timing",
+        store_runs_known_ || stores <= 1 ? "" : " (how ptxas places them is not known: as if all did)", least,
+        written + merged));
   }
 }
 

@@ -23,7 +23,8 @@ void bind_emulation(nb::module_& module) {
          std::array<unsigned, 3> block, std::array<unsigned, 3> cluster, const Bytes& arguments,
          const Bytes& reachable, const std::vector<std::uintptr_t>& uninitialised, std::uint32_t shared,
          std::optional<std::uint32_t> max_dynamic_shared, bool non_portable_cluster,
-         std::optional<int> registers, bool races, std::uint64_t seed, double most_seconds) {
+         std::optional<int> registers, std::string sass, bool races, std::uint64_t seed,
+         double most_seconds) {
         EmulationRequest request{std::move(argv),
                                  std::move(ptx),
                                  std::move(kernel),
@@ -37,6 +38,7 @@ void bind_emulation(nb::module_& module) {
                                  max_dynamic_shared,
                                  non_portable_cluster,
                                  registers,
+                                 std::move(sass),
                                  races,
                                  seed,
                                  most_seconds};
@@ -52,7 +54,7 @@ void bind_emulation(nb::module_& module) {
       },
       "argv"_a, "ptx"_a, "kernel"_a, "grid"_a, "block"_a, "cluster"_a, "arguments"_a, "reachable"_a,
       "uninitialised"_a, "shared"_a, "max_dynamic_shared"_a.none(), "non_portable_cluster"_a,
-      "registers"_a.none(), "races"_a, "seed"_a, "most_seconds"_a);
+      "registers"_a.none(), "sass"_a, "races"_a, "seed"_a, "most_seconds"_a);
   module.def("kernel_parameters", &kernel_parameters, "ptx"_a, "kernel"_a);
   module.def(
       "address_of",

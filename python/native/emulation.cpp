@@ -61,6 +61,8 @@ EmulationResult emulate(const EmulationRequest& request) {
   call.reachable = arguments_of(request.reachable, request.uninitialised);
   call.attributes = {request.max_dynamic_shared, request.non_portable_cluster};
   call.registers = request.registers;
+  call.store_runs =
+      emulator::store_runs_in_sass(request.sass, emulator::choose_kernel(module, request.kernel).name);
   call.options.races = request.races;
   call.options.seed = request.seed;
   call.options.most_seconds = request.most_seconds;

@@ -25,6 +25,7 @@ struct EmulationRequest {
   std::optional<std::uint32_t> max_dynamic_shared;
   bool non_portable_cluster = false;
   std::optional<int> registers;
+  std::string sass;  // as cuobjdump or nvdisasm print it; may be empty
   bool races = false;
   std::uint64_t seed = 1;
   double most_seconds = 0;

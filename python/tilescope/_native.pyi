@@ -186,6 +186,7 @@ def emulate(
     max_dynamic_shared: int | None,
     non_portable_cluster: bool,
     registers: int | None,
+    sass: str,
     races: bool,
     seed: int,
     most_seconds: float,

@@ -142,6 +142,7 @@ def emulate(
     races: bool = False,
     uninitialised: Sequence[Any] = (),
     registers: int | None = None,
+    sass: str = "",
     emulated_seed: int = 1,
     most_seconds: float = 600,
 ) -> Emulation:
@@ -155,6 +156,7 @@ def emulate(
     shared : dynamic shared memory [B]. max_dynamic_shared, non_portable_cluster : what your host code asks for by
         cudaFuncSetAttribute; launches of more than 48 KiB, or of clusters of more than 8 CTAs, are refused without
     registers : of a thread, where ptxas said: they limit how large a CTA may be, and how many CTAs share an L1
+    sass : what `cuobjdump -sass` or `nvdisasm -c` prints of what ptxas made: which stores stand in a row, that L1 may merge
     races : look for races in shared memory, for races between CTAs in global memory, and for reads of what nobody wrote,
         whether or not they did harm. uninitialised : arrays of `args` whose contents no kernel may rely on, as of torch.empty
     emulated_seed : of the order of warps and of the moments at which asynchronous operations take effect
@@ -188,7 +190,7 @@ def emulate(
     ]
     places = _extent("grid", grid), _extent("block", block), _extent("cluster", cluster)
     asked = shared, max_dynamic_shared, non_portable_cluster
-    return _run(text, name, places, memory, arguments, [], asked, registers, races, emulated_seed, most_seconds)
+    return _run(text, name, places, memory, arguments, [], asked, registers, sass, races, emulated_seed, most_seconds)
 
 
 def _run(
@@ -200,6 +202,7 @@ def _run(
     reachable: Sequence[_Argument],
     asked: tuple[int, int | None, bool],
     registers: int | None,
+    sass: str,
     races: bool,
     seed: int,
     most_seconds: float,
@@ -209,7 +212,7 @@ def _run(
             raise bad_input(name, str(size), "must be 0 ... 232448 B")
     words = ["python3", "-c", f"tilescope.emulate({kernel})"]
     told = _native.emulate(
-        words, ptx, kernel, *places, arguments, reachable, memory.uninitialised, *asked, registers, races,
+        words, ptx, kernel, *places, arguments, reachable, memory.uninitialised, *asked, registers, sass, races,
         seed % (1 << 64), most_seconds,
     )  # fmt: skip
     memory.give_back()

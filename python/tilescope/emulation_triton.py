@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 import struct
+import subprocess
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -83,6 +85,18 @@ def _registers(cubin: bytes) -> int | None:
                     return int(struct.unpack_from("<I", cubin, at + 8)[0])
                 at += 4 + (value if form == with_bytes else 0)
     return None
+
+
+def _sass(cubin: bytes) -> str:
+    """As Triton's own cuobjdump prints it; empty where there is none."""
+    try:
+        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+            file.write(cubin)
+            file.flush()
+            words = [_triton().knobs.nvidia.cuobjdump.path, "-sass", file.name]
+            return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    except (OSError, RuntimeError, subprocess.CalledProcessError):
+        return ""
 
 
 def _number(name: str, kind: str, value: Any) -> _Argument:
@@ -202,6 +216,7 @@ def emulate_triton(
         reachable,
         (metadata.shared, metadata.shared, metadata.num_ctas > 8),  # as Triton's launcher asks
         _registers(compiled.asm["cubin"]),
+        _sass(compiled.asm["cubin"]) if text.count("st.global") > 1 else "",
         races,
         emulated_seed,
         most_seconds,

@@ -150,6 +150,24 @@ def table(of: list[dict[str, Any]]) -> str:
     return "\n".join(lines + ["", exact] * bool(near))
 
 
+def verdict_on(told: list[Row], bound: float) -> str:
+    failed = sum(row["failed"] for row in told)
+    within = sum(row["least"] * 0.995 <= row["measured"] <= row["most"] * 1.005 for row in told if row["by_l1"])
+    inside = f"; {within} within their bounds" if any(row["by_l1"] for row in told) else ""
+    return f"{len(told) - failed} of {len(told)} within {bound:.1%}{inside}"
+
+
+def in_short(told: list[Row], dram: list[Row]) -> str:
+    """The verdicts in a sentence, and a table of the failures alone."""
+    by_l1, without = ([row for row in told if row["by_l1"] == part] for part in (True, False))
+    verdicts = (
+        f"Where L1 plays no part, {verdict_on(without, WITHOUT_L1)}; where it does, {verdict_on(by_l1, PART_OF_L1)}"
+    )
+    verdicts += f"; read from DRAM, {verdict_on(dram, OF_DRAM)}" if dram else ""
+    failed = in_order([row for row in (*told, *dram) if row["failed"]])
+    return f"{verdicts}.\n" + (f"\n{table(failed)}\n" if failed else "")
+
+
 def judged(told: list[Row], level: str) -> str:
     parts = []
     for by_l1, heading, bound in (
@@ -159,11 +177,7 @@ def judged(told: list[Row], level: str) -> str:
         of = [row for row in told if row["by_l1"] == by_l1]
         if not of:
             continue
-        failed = sum(row["failed"] for row in of)
-        within = sum(row["least"] * 0.995 <= row["measured"] <= row["most"] * 1.005 for row in of)
-        inside = f"; {within} within their bounds" if by_l1 else ""
-        verdict = f"{len(of) - failed} of {len(of)} within {bound:.1%}{inside}."
-        parts.append(f"{level} {heading}\n\n{verdict}\n\n{table(of)}\n")
+        parts.append(f"{level} {heading}\n\n{verdict_on(of, bound)}.\n\n{table(of)}\n")
     return "\n".join(parts)
 
 
@@ -176,8 +190,30 @@ def judged_dram(told: list[Row]) -> str:
     return f"{verdict}\n\n{table(failed)}" if failed else verdict
 
 
+def of_today(folders: list[Path]) -> str:
+    """What the device as it is now says of draws that it was made from: a fit, no prediction."""
+    told: list[Row] = []
+    for folder in folders:
+        for now in records(folder, "again.json.gz"):
+            (measured,) = records(folder, "measured.json.gz")
+            same = [
+                pair
+                for pair in zip(now["rungs"], measured["rungs"], strict=False)
+                if [each["grid"] for each in pair[0]["launches"]]
+                == [each["launch"]["grid"] for each in pair[1]["kernels"]]
+            ]  # of rungs that are launched as they were then
+            rows = of_kernels(now, measured["kernels"])
+            rows += of_rungs([rung for rung, _ in same], [record for _, record in same])
+            told += [{**row, "name": f"{row['name']} ({folder.name})"} for row in rows]
+    if not told:
+        return ""
+    return (
+        f"## The device as it is now, of the draws that it was made from\n\nFitted, not foreseen. {in_short(told, [])}"
+    )
+
+
 def text(folders: list[Path]) -> tuple[str, list[Row]]:
-    """The tables, with the speed of the last that was timed, and their rows."""
+    """The tables, with the speed of the last that was timed, and their rows. All is told of the last draw alone."""
     parts, told, timed = [], [], ""
     for folder in folders:
         (foreseen,), counted = records(folder, "predicted.json.gz"), records(folder, "measured.json.gz")
@@ -188,20 +224,23 @@ def text(folders: list[Path]) -> tuple[str, list[Row]]:
         measured = counted[0]["kernels"]
         device = measured["machine"][0]["name"]
         parts.append(f"## {folder.name}: {when}, measured {measured['when']} on an {device}\n")
-        told += (rows := of_kernels(foreseen, measured))
-        parts.append(judged(rows, "###"))
-        told += (rows := of_dram(foreseen, measured))
-        parts.append(f"### Read from DRAM, of a cold L2: modelled\n\n{judged_dram(rows)}\n")
-        for rungs in records(folder, "predicted-rungs.json.gz"):
-            parts.append(f"### Our rungs, foreseen {rungs['when']}\n")
-            if counted[0]["rungs"]:
-                told += (rows := of_rungs(rungs["rungs"], counted[0]["rungs"]))
-                parts.append(judged(rows, "####"))
+        of_kernels_, dram = of_kernels(foreseen, measured), of_dram(foreseen, measured)
+        rungs = records(folder, "predicted-rungs.json.gz")
+        measured_rungs = counted[0]["rungs"]
+        of_rungs_ = [row for each in rungs if measured_rungs for row in of_rungs(each["rungs"], measured_rungs)]
+        told += [*of_kernels_, *dram, *of_rungs_]
+        if folder != folders[-1]:
+            parts.append(in_short([*of_kernels_, *of_rungs_], dram))
+            continue
+        parts.append(judged(of_kernels_, "###"))
+        parts.append(f"### Read from DRAM, of a cold L2: modelled\n\n{judged_dram(dram)}\n")
+        for each in rungs:
+            parts += [f"### Our rungs, foreseen {each['when']}\n", judged(of_rungs_, "####")]
         if len(counted[0]["seconds"]) == 2:
             timed = f"## Speed of {folder.name}, beside compute-sanitizer on the device\n\n" + speed(
                 foreseen, counted[0]["seconds"]
             )
-    parts.append(f"{timed}\n" if timed else "")
+    parts += [of_today(folders), f"{timed}\n" if timed else ""]
     return "\n".join(parts), told
 
 

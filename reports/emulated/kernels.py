@@ -50,6 +50,14 @@ def drawn(seed: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
     yield "gather_large", "gather", {"rows": of(80000, 160000), "width": 256, "table_rows": of(50000, 100000)}
     sizes = {"rows": of(3000, 5000, 8), "columns": of(3000, 5000, 8)}
     yield "transpose_plain_large", "transpose_by", {"rows_of_block": 32, **sizes}
+    # Again, where L1 merges stores.
+    yield "vector_add_b", "vector_add", {"n": of(10**5, 10**6)}
+    yield "softmax_b", "softmax", {"rows": of(200, 2000), "columns": of(600, 1000), "stride": 1024}
+    columns = of(600, 1023)
+    yield "softmax_c", "softmax", {"rows": of(200, 2000), "columns": columns, "stride": columns}
+    yield "layer_norm_b", "layer_norm", {"rows": of(200, 800), "columns": of(500, 4000)}
+    yield "gather_b", "gather", {"rows": of(1000, 4000), "width": of(50, 600), "table_rows": of(200, 2000)}
+    yield "matmul_fp16_ragged_b", "matmul_fp16", {name: of(200, 500) for name in "mnk"}
 
 
 def rungs(seed: int) -> Iterator[tuple[str, list[str]]]:

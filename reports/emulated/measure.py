@@ -55,7 +55,9 @@ def launch(told: dict[str, Any], folder: Path) -> tuple[dict[str, Any], float]:
     shared = told["launch"]["shared"]
     call("cuFuncSetAttribute", function, _DYNAMIC_SHARED, shared)
     given = {name: case.arguments[name] for name in told["arguments"]}
-    placed = {name: on_device(value) if isinstance(value, np.ndarray) else scalar(value) for name, value in given.items()}
+    placed = {
+        name: on_device(value) if isinstance(value, np.ndarray) else scalar(value) for name, value in given.items()
+    }
     ctas = int(np.prod(case.grid))
     scratch = [on_device(np.zeros(size * ctas, np.uint8)) if size else ctypes.c_uint64(0) for size in told["scratch"]]
     values = [*placed.values(), *scratch]

@@ -46,6 +46,15 @@ def test_host_descriptors_become_tensor_maps(kernels, target):
     assert 16 <= result.record.json["kernels"][0]["launch"]["registers"] <= 255
 
 
+def test_how_ptxas_places_stores_is_known(kernels):
+    """Of a length that 16 does not divide, each sector is stored in four parts."""
+    x, out = np.ones(5000, np.float32), np.zeros(5000, np.float32)
+    result = ts.emulate_triton(kernels.vector_add, 5, x, x, out, 5000, BLOCK=1024, num_warps=4)
+    (note,) = [note for note in result.notes if "stores cover sectors in part" in note]
+    assert "not known" not in note
+    assert out.nbytes <= result.metrics["sm_l2_write_bytes"] <= 4 * out.nbytes
+
+
 def test_specialisation_is_that_of_the_launcher(kernels):
     """A pointer that 16 divides, and a number that is 1, are compiled in: vectors of four where both are so."""
     x = np.ones(1024 + 8, np.float32)

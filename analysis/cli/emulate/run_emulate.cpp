@@ -12,6 +12,7 @@
 #include "common/log.hpp"
 #include "common/number_format.hpp"
 #include "emulator/counts/static_accesses.hpp"
+#include "emulator/counts/store_runs.hpp"
 
 namespace tilescope::cli {
 
@@ -61,6 +62,10 @@ int run_emulate(const EmulateArguments& arguments, const CommandContext& context
   const auto assembled =
       assemble(ptx, module.target, emulator::choose_kernel(module, launch.call.kernel).name);
   if (assembled && !launch.call.registers) launch.call.registers = assembled->registers;
+  if (assembled) {
+    const std::string& name = emulator::choose_kernel(module, launch.call.kernel).name;
+    launch.call.store_runs = emulator::store_runs_in_sass(assembled->sass, name);
+  }
   emulator::Options& options = launch.call.options;
   options.races = arguments.races;
   options.seed = static_cast<std::uint64_t>(arguments.seed);
