@@ -76,6 +76,43 @@ std::vector<AttentionProblem> decode_problems() {
   return problems;
 }
 
+/// Lists of blocks of 128 rows that leave a quarter of a long causal mask: a block sees itself, the three
+/// before it and every eighth.
+MaskRule listed_blocks(std::int64_t seqlen) {
+  constexpr std::int64_t kBlock = 128, kNear = 3, kStride = 8;
+  MaskRule rule{MaskKind::blocks, {kBlock}};
+  for (std::int64_t row = 0; row * kBlock < seqlen; ++row) {
+    rule.numbers.push_back(kNextRow);
+    for (std::int64_t block = 0; block <= row; ++block) {
+      if (block % kStride == 0 || row - block <= kNear) rule.numbers.push_back(block);
+    }
+  }
+  return rule;
+}
+
+/// One problem plain, under each mask and with each score modifier, so that times compare.
+std::vector<AttentionProblem> variant_problems() {
+  constexpr std::int64_t kSeqlen = 8192;
+  const AttentionProblem plain = plain_problem(2, 16, kSeqlen, 128, ElementType::bf16);
+  AttentionProblem causal = plain, window = plain;
+  causal.causal = window.causal = true;
+  window.window_left = 1023;
+  std::vector<AttentionProblem> problems = {plain, causal, window};
+  for (const auto& [base, rule] :
+       {std::pair{window, MaskRule{MaskKind::sink, {4}}},
+        {causal, {MaskKind::prefix, {2048}}},
+        {causal, {MaskKind::documents, {1530, 412, 2688, 97, 845, 1210, 66, 1344}}},
+        {causal, listed_blocks(kSeqlen)},
+        {plain, {MaskKind::block_causal, {512}}}}) {
+    problems.emplace_back(base).mask = rule;
+  }
+  for (const ScoreMods mods : {ScoreMods{.softcap = 50}, ScoreMods{.alibi = true},
+                               ScoreMods{.learned_sink = true}, ScoreMods{.log_bias = 0.5}}) {
+    problems.emplace_back(causal).score_mods = mods;
+  }
+  return problems;
+}
+
 /// A short length, one at which the tiles matter and a run is short, and a long one.
 std::vector<AttentionProblem> tuning_problems() {
   std::vector<AttentionProblem> problems;
@@ -155,10 +192,14 @@ std::span<const BenchSweep> bench_sweeps() {
        {"gpu:decode"}},
       {"drawn-decode",
        "by dice, as drawn: few queries, B 1 ... 256, N 200 ... 256K, groups of 1 ... 16, lengths of their "
-       "own",
+       "own, pages",
        [] { return drawn_decode_problems(0, kDrawnProblems); },
        {"gpu:decode"},
        drawn_decode_problems},
+      {"variants",
+       "one problem plain, under each mask and with each score modifier: B2 H16, N = 8192, D 128, bf16",
+       variant_problems,
+       {"gpu:flash2-mma"}},
       {"fp32", "as flash2, in fp32, N = 2048 ... 16384", fp32_problems, {"gpu:flash2-simt"}},
       {"ladder", "every rung, fp32 and fp16, 132 heads, N = 2048 and 4096", ladder_problems, {}},
       {"tune",

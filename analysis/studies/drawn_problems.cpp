@@ -75,6 +75,7 @@ AttentionProblem draw_decode(std::uint64_t seed, int index) {
     }
     problem.key_lengths.push_back(problem.seqlen_k);
   }
+  if (dice.uniform() < 0.5) problem.page_size = dice.one_of({16, 32, 64, 128, 256});
   // Where lengths differ a causal mask ends with the longest, and that of peers with each sequence.
   problem.causal = problem.seqlen_q > 1 && problem.key_lengths.empty();
   validate(problem);
@@ -88,17 +89,19 @@ std::string length_class(std::int64_t keys) {
 /// What the problem has in common with others.
 std::vector<std::string> classes_of(const AttentionProblem& p) {
   const std::int64_t tiles = p.batch * p.heads * ((p.seqlen_q + 127) / 128);
-  return {"all",
-          fmt::format("head_dim {}", p.head_dim),
-          length_class(p.seqlen_k),
-          !p.key_lengths.empty()     ? "lengths of their own"
-          : p.seqlen_q != p.seqlen_k ? "cross"
-          : p.windowed()             ? "window"
-          : p.causal                 ? "causal"
-                                     : "full",
-          p.group_size() > 1 ? "groups" : "as many key as query heads",
-          tiles < 132 ? "tiles of 128 queries < 132" : "tiles of 128 queries >= 132",
-          std::string(to_string(p.dtype))};
+  std::vector<std::string> classes{"all",
+                                   fmt::format("head_dim {}", p.head_dim),
+                                   length_class(p.seqlen_k),
+                                   !p.key_lengths.empty()     ? "lengths of their own"
+                                   : p.seqlen_q != p.seqlen_k ? "cross"
+                                   : p.windowed()             ? "window"
+                                   : p.causal                 ? "causal"
+                                                              : "full",
+                                   p.group_size() > 1 ? "groups" : "as many key as query heads",
+                                   tiles < 132 ? "tiles of 128 queries < 132" : "tiles of 128 queries >= 132",
+                                   std::string(to_string(p.dtype))};
+  if (p.page_size > 0) classes.push_back("pages");
+  return classes;
 }
 
 struct Ratio {

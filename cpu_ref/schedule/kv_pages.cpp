@@ -5,6 +5,8 @@
 #include <numeric>
 #include <random>
 
+#include "cpu_ref/schedule/kv_page_rows.hpp"
+
 namespace tilescope {
 namespace {
 
@@ -29,6 +31,17 @@ TensorExtent pool_extent(const AttentionProblem& problem, TensorName name, const
   extent.batch = pages.pool;
   extent.rows = pages.page_size;
   return extent;
+}
+
+KvPageTable in_whole_sectors(const KvPageTable& table) {
+  KvPageTable whole = table;
+  whole.row = ceil_div(table.row, kEntriesASector) * kEntriesASector;
+  const auto rows = table.row == 0 ? 0 : static_cast<std::int64_t>(table.entries.size()) / table.row;
+  whole.entries.assign(static_cast<std::size_t>(rows * whole.row), KvPageTable::kNoPage);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::copy_n(table.entries.begin() + row * table.row, table.row, whole.entries.begin() + row * whole.row);
+  }
+  return whole;
 }
 
 KvPageTable draw_kv_pages(const AttentionProblem& problem) {

@@ -10,6 +10,7 @@
 #include "common/log.hpp"
 #include "cpu_ref/launch/launch_text.hpp"
 #include "cpu_ref/numeric/descales.hpp"
+#include "cpu_ref/schedule/kv_page_rows.hpp"
 #include "gpu/launch/pass_arguments.hpp"
 #include "gpu/launch/row_stride.hpp"
 
@@ -74,7 +75,7 @@ DeviceSession::DeviceSession(const Kernel& row, PassLauncher launch, const Atten
   require_taken(row, problem, direction, options, layout);
   programs_ = row.programs(direction, problem, options);
   if (problem.page_size > 0) {
-    kv_pages_ = pages ? *pages : draw_kv_pages(problem);
+    kv_pages_ = in_whole_sectors(pages ? *pages : draw_kv_pages(problem));
     kv_page_entries_ = uploaded("page table", kv_pages_.entries, stream());
   }
   const std::set<TensorName> names = tensors_of(programs_);

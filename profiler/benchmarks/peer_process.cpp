@@ -19,6 +19,7 @@
 #include "common/child_process.hpp"
 #include "common/errors.hpp"
 #include "common/installed_files.hpp"
+#include "cpu_ref/schedule/masks/mask_models.hpp"
 
 namespace tilescope {
 namespace {
@@ -32,6 +33,21 @@ std::string peers_script() {
   const fs::path script = installed_file("share/tilescope/benchmarks/peers.py");
   if (fs::exists(script, failed)) return script.string();
   throw MachineLacks(script.string() + " is missing: build again, or copy profiler/benchmarks/*.py there");
+}
+
+/// Kind and numbers; null without one.
+Json mask_of(const AttentionProblem& problem) {
+  if (!problem.mask.any()) return nullptr;
+  return {{"kind", mask_model(problem.mask.kind).name}, {"numbers", problem.mask.numbers}};
+}
+
+/// Those that are there, with their numbers.
+Json score_mods_of(const AttentionProblem& problem) {
+  Json mods = Json::object();
+  for (const ScoreModRow& row : score_mod_rows()) {
+    if (const double value = row.get(problem.score_mods); value != 0) mods[row.name] = value;
+  }
+  return mods;
 }
 
 /// An answer that is none ends the process's use, as its death does.
@@ -116,11 +132,8 @@ std::string PeerProcess::read_line() {
 PeerAnswer PeerProcess::time(const std::string& peer, const AttentionProblem& problem, Direction direction,
                              const TimerOptions& timing) {
   if (!gone_.empty()) return {{}, gone_, 0};
-  if (problem.score_mods.any() || problem.value_dim() != problem.head_dim) {
-    return {{}, "peers are timed without score modifiers, and with values of the columns of keys", 0};
-  }
-  if (problem.dropout > 0 || problem.descales.any() || problem.mask.any() || problem.page_size > 0) {
-    return {{}, "peers are timed without mask, dropout, descales and pages", 0};
+  if (problem.dropout > 0 || problem.descales.any() || problem.value_dim() != problem.head_dim) {
+    return {{}, "peers are timed without dropout and descales, and with values of the columns of keys", 0};
   }
   const Json request{{"peer", peer},
                      {"batch", problem.batch},
@@ -129,7 +142,10 @@ PeerAnswer PeerProcess::time(const std::string& peer, const AttentionProblem& pr
                      {"seqlen_q", problem.seqlen_q},
                      {"seqlen_k", problem.seqlen_k},
                      {"key_lengths", problem.key_lengths},
+                     {"page_size", problem.page_size},
                      {"window", {problem.window_left, problem.window_right}},
+                     {"mask", mask_of(problem)},
+                     {"score_mods", score_mods_of(problem)},
                      {"head_dim", problem.head_dim},
                      {"dtype", to_string(problem.dtype)},
                      {"causal", problem.causal},

@@ -95,23 +95,6 @@ void take_input(const Kernel& kernel, TensorSet& tensors, TensorName name, const
   tensors[name] = taken(kernel, tensor_extent(tensors.problem(), name), array);
 }
 
-/// @throws BadInput for an entry that is read and names no page
-KvPageTable page_table_of(const AttentionProblem& problem, const GivenPages& pages) {
-  const auto& [address, row, pool] = pages;
-  KvPageTable table{.page_size = problem.page_size, .row = row, .pool = pool, .entries = {}};
-  const int* const entries = reinterpret_cast<const int*>(address);
-  table.entries.assign(entries, entries + problem.batch * row);
-  for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
-    for (std::int64_t key = 0; key < problem.keys_of(batch); key += problem.page_size) {
-      const std::int64_t page = table.page_of(batch, key);
-      if (page >= 0 && page < pool) continue;
-      throw BadInput(fmt::format("page_table[{}, {}]", batch, key / problem.page_size), std::to_string(page),
-                     fmt::format("must be one of the {} pages, 0 ... {}", pool, pool - 1));
-    }
-  }
-  return table;
-}
-
 void take_pool(const Kernel& kernel, TensorSet& tensors, TensorName name, const HostArray& array) {
   tensors.pool(name) = taken(kernel, pool_extent(tensors.problem(), name, tensors.kv_pages()), array);
 }
@@ -211,6 +194,22 @@ void take_numbers(TensorSet& tensors, const GivenNumbers& numbers) {
 }
 
 }  // namespace
+
+KvPageTable page_table_of(const AttentionProblem& problem, const GivenPages& pages) {
+  const auto& [address, row, pool] = pages;
+  KvPageTable table{.page_size = problem.page_size, .row = row, .pool = pool, .entries = {}};
+  const int* const entries = reinterpret_cast<const int*>(address);
+  table.entries.assign(entries, entries + problem.batch * row);
+  for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
+    for (std::int64_t key = 0; key < problem.keys_of(batch); key += problem.page_size) {
+      const std::int64_t page = table.page_of(batch, key);
+      if (page >= 0 && page < pool) continue;
+      throw BadInput(fmt::format("page_table[{}, {}]", batch, key / problem.page_size), std::to_string(page),
+                     fmt::format("must be one of the {} pages, 0 ... {}", pool, pool - 1));
+    }
+  }
+  return table;
+}
 
 ProgramOptions options_of(const Kernel& kernel, const AttentionProblem& problem, const KernelUse& use) {
   constexpr int kMostRows = 4096;

@@ -39,6 +39,9 @@ struct KernelUse {
 /// A kernel's choices with those of `use` in their place. @throws BadInput
 ProgramOptions options_of(const Kernel& kernel, const AttentionProblem& problem, const KernelUse& use);
 
+/// @throws BadInput for an entry that is read and names no page
+KvPageTable page_table_of(const AttentionProblem& problem, const GivenPages& pages);
+
 /// Writes `out` (B, H, Nq, D) and, unless its address is 0, `lse` (B, H, Nq, 1).
 /// @return how long the kernel took [s], as of the next: the call's other costs are to be held against it
 /// @throws BadInput where the kernel refuses the problem, MachineLacks where it cannot run

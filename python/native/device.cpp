@@ -2,6 +2,7 @@
 #include "python/native/device.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -60,7 +61,7 @@ TensorName tensor_called(const std::string& text) {
 }
 
 /// Those of the CPU, or of a device: what stands before the ladder for the problem, then the ladder from the
-/// top down; the ladder's top where none runs there.
+/// top down, then what reads pages where there are some; the ladder's top where none runs there.
 std::vector<const Kernel*> fastest_first(const AttentionProblem& problem, int compute_capability) {
   std::vector<const Kernel*> kernels;
   const auto stands_before = [&](const Kernel* kernel) {
@@ -71,7 +72,8 @@ std::vector<const Kernel*> fastest_first(const AttentionProblem& problem, int co
   } else {
     for (const Kernel& row : gpu_kernels()) {
       if (!row.chips.has(compute_capability)) continue;
-      if (row.rung > 0 || stands_before(&row)) kernels.push_back(&row);
+      const bool for_pages = problem.page_size > 0 && row.can.forward.has(Feature::paged_keys);
+      if (row.rung > 0 || stands_before(&row) || for_pages) kernels.push_back(&row);
     }
     if (kernels.empty()) kernels.push_back(&gpu_ladder().back().row);
   }
@@ -120,8 +122,11 @@ KernelUse choose_kernel(const AttentionProblem& problem, KernelUse use, int comp
 }
 
 DeviceLaunch::DeviceLaunch(const AttentionProblem& problem, const KernelUse& use, bool backward,
-                           const std::vector<GivenTensor>& given)
-    : kernel_(&find_gpu_kernel(use.kernel)), dropout_(problem.dropout) {
+                           const std::vector<GivenTensor>& given, std::int64_t page_table_row)
+    : kernel_(&find_gpu_kernel(use.kernel)),
+      dropout_(problem.dropout),
+      has_pages_(problem.page_size > 0),
+      has_lengths_(!problem.key_lengths.empty()) {
   const Direction direction = backward ? Direction::backward : Direction::forward;
   const Kernel& row = find_kernel(use.kernel);
   const ProgramOptions options = options_of(row, problem, use);
@@ -156,14 +161,18 @@ DeviceLaunch::DeviceLaunch(const AttentionProblem& problem, const KernelUse& use
   for (const TileProgram& program : programs_) {
     arguments_.push_back(pass_arguments(program));
     arguments_.back().tensors = placed;
+    if (!has_pages_) continue;
+    arguments_.back().kv_pages = {nullptr, static_cast<int>(page_table_row),
+                                  std::countr_zero(static_cast<std::uint64_t>(problem.page_size))};
   }
 }
 
 void DeviceLaunch::enqueue(std::uintptr_t stream, const std::vector<std::uintptr_t>& addresses,
                            std::uintptr_t counter, std::uint64_t seed) const {
-  if (addresses.size() != names_.size()) {
+  const std::size_t wanted = names_.size() + (has_pages_ ? 1 : 0) + (has_lengths_ ? 1 : 0);
+  if (addresses.size() != wanted) {
     throw BadInput("addresses", std::to_string(addresses.size()),
-                   "must be " + std::to_string(names_.size()) + ", one a tensor");
+                   "must be " + std::to_string(wanted) + ", one a tensor and table");
   }
   auto* const of_stream = reinterpret_cast<CUstream_st*>(stream);
   for (std::size_t i = 0; i < programs_.size(); ++i) {
@@ -172,6 +181,11 @@ void DeviceLaunch::enqueue(std::uintptr_t stream, const std::vector<std::uintptr
       arguments.tensors[static_cast<std::size_t>(names_[tensor])].data =
           reinterpret_cast<void*>(addresses[tensor]);
     }
+    const auto ints = [&](std::size_t table) {
+      return reinterpret_cast<const int*>(addresses[names_.size() + table]);
+    };
+    if (has_pages_) arguments.kv_pages.entries = ints(0);
+    if (has_lengths_) arguments.key_lengths = ints(has_pages_ ? 1 : 0);
     if (programs_[i].work_counter) {
       arguments.counter = counter ? reinterpret_cast<WorkCounter*>(counter) : work_counter(of_stream);
     }

@@ -30,14 +30,17 @@ using GivenTensor = std::tuple<std::string, std::array<std::int64_t, 3>>;
 /// left for a launch is to put in addresses.
 class DeviceLaunch {
  public:
+  /// @param page_table_row  entries of a batch entry, whole sectors, where the problem has pages: k and v are
+  /// pools then
   /// @throws BadInput where the kernel refuses the problem, a tensor is missing or rows lie more than
   /// kMaxRowStride apart, MachineLacks where this machine cannot run it
   DeviceLaunch(const AttentionProblem& problem, const KernelUse& use, bool backward,
-               const std::vector<GivenTensor>& given);
+               const std::vector<GivenTensor>& given, std::int64_t page_table_row = 0);
 
   const std::vector<Workspace>& workspaces() const { return workspaces_; }
   /// Enqueues the passes on `stream` of the current context.
-  /// @param addresses  of the given tensors, then of the workspaces, in their orders
+  /// @param addresses  of the given tensors, then of the workspaces, in their orders; then, of ints, the page
+  /// table of a problem with pages, whose entries are pages of the pools, and its key lengths if it has some
   /// @param counter  of two ints that are 0, or 0: those of the stream, which no graph may capture
   /// @param seed  of dropout
   /// @throws DeviceError where a launch fails
@@ -51,6 +54,7 @@ class DeviceLaunch {
   std::vector<KernelArguments> arguments_;  // of each program, but for addresses
   std::vector<TensorName> names_;           // whose addresses enqueue() takes
   std::vector<Workspace> workspaces_;
+  bool has_pages_, has_lengths_;
 };
 
 }  // namespace tilescope::python

@@ -231,6 +231,10 @@ void bind_arrays(nb::module_& module) {
 }
 
 void bind_device(nb::module_& module) {
+  module.def(
+      "require_pages",
+      [](const AttentionProblem& problem, const GivenPages& pages) { page_table_of(problem, pages); },
+      "problem"_a, "pages"_a);
   module.def("most_row_stride", [] { return kMaxRowStride; });
   module.def(
       "choose_kernel",
@@ -242,8 +246,9 @@ void bind_device(nb::module_& module) {
       },
       "problem"_a, "kernel"_a, "tile"_a.none(), "order"_a, "compute_capability"_a, "backward"_a);
   nb::class_<DeviceLaunch>(module, "DeviceLaunch")
-      .def(nb::init<const AttentionProblem&, const KernelUse&, bool, const std::vector<GivenTensor>&>(),
-           "problem"_a, "use"_a, "backward"_a, "given"_a)
+      .def(nb::init<const AttentionProblem&, const KernelUse&, bool, const std::vector<GivenTensor>&,
+                    std::int64_t>(),
+           "problem"_a, "use"_a, "backward"_a, "given"_a, "page_table_row"_a = 0)
       .def("workspaces", &DeviceLaunch::workspaces)
       .def("enqueue", &DeviceLaunch::enqueue, "stream"_a, "addresses"_a, "counter"_a, "seed"_a,
            nb::call_guard<nb::gil_scoped_release>());

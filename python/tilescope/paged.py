@@ -25,7 +25,7 @@ def _refuse(name: str, array: Any, allowed: str, layout: str) -> BadInput:
     of_q, of_pools = _READ_AS[layout]
     other = "bnhd" if layout == "bhnd" else "bhnd"
     read = f'layout="{layout}" reads q as {of_q} and pools as {of_pools}, layout="{other}" pools as {_READ_AS[other][1]}'
-    return bad_input(name, f"an array of shape {array.shape}", f"{allowed}; {read}")
+    return bad_input(name, f"an array of shape {tuple(array.shape)}", f"{allowed}; {read}")
 
 
 def _shape(name: str, array: Any, layout: str) -> tuple[int, ...]:
@@ -52,6 +52,56 @@ def _lengths_of(key_lengths: Sequence[int]) -> tuple[int, ...]:
         return tuple(operator.index(length) for length in key_lengths)
     except TypeError:
         raise TypeError(f"key_lengths must be integers, one a sequence, not {key_lengths!r}") from None
+
+
+def _checked(
+    q: Any, k_pages: Any, v_pages: Any, page_table: Any, key_lengths: Sequence[int], *, causal: bool,
+    window: tuple[int, int], scale: float | None, layout: str,
+) -> tuple[Problem, Any]:  # fmt: skip
+    """The problem of arrays or tensors, and the table as int32 (B, pages of a sequence) in host memory.
+
+    Raises BadInput for shapes that do not go together and for an entry that names no page.
+    """
+    if layout not in ("bhnd", "bnhd"):
+        raise bad_input("layout", repr(layout), "must be bhnd or bnhd")
+    (batch, heads, seqlen_q, head_dim), of_k, of_v = (
+        _shape(name, array, layout) for name, array in (("q", q), ("k_pages", k_pages), ("v_pages", v_pages))
+    )
+    if of_k[3] != head_dim:
+        raise _refuse("k_pages", k_pages, f"must have the head size of q, {head_dim}", layout)
+    if of_v[:3] != of_k[:3]:
+        raise _refuse("v_pages", v_pages, f"must have pages and heads as k_pages, {tuple(k_pages.shape)}", layout)
+    for name, array in (("k_pages", k_pages), ("v_pages", v_pages)):
+        if array.dtype != q.dtype:
+            raise bad_input(name, f"an array of {array.dtype}", f"must hold {q.dtype} like q")
+    table = _table_of(page_table, batch)
+    lengths = _lengths_of(key_lengths)
+    if len(set(lengths)) > 1 and (tuple(window) != (-1, -1) or (causal and seqlen_q > 1)):
+        raise bad_input(
+            "window" if tuple(window) != (-1, -1) else "causal",
+            window if tuple(window) != (-1, -1) else causal,
+            "must be left out where lengths differ: masks are aligned with the end of the longest sequence, not with each",
+        )
+    pages, heads_kv, page_size, _ = of_k
+    try:
+        problem = Problem(
+            batch=batch, heads=heads, heads_kv=heads_kv, seqlen_q=seqlen_q, seqlen_k=max((1, *lengths)), head_dim=head_dim,
+            head_dim_v=of_v[3], dtype=element_type_of(q.dtype), causal=causal, window=window, scale=scale,
+            key_lengths=lengths, page_size=page_size,
+        )  # fmt: skip
+    except BadInput as error:
+        if error.field not in ("heads_kv", "page_size"):
+            raise
+        raise _refuse("k_pages", k_pages, f"has {error}", layout) from None
+    most = table.shape[1] * page_size
+    if len(lengths) == batch and max(lengths) > most:
+        raise bad_input("key_lengths", max(lengths), f"must not exceed {table.shape[1]} pages of {page_size} keys, {most}")
+    _native.require_pages(problem._handle, _pages_of(table, pages))
+    return problem, table
+
+
+def _pages_of(table: Any, pages: int) -> tuple[int, int, int]:
+    return table.__array_interface__["data"][0], table.shape[1], pages
 
 
 def paged_attention(
@@ -96,51 +146,18 @@ def paged_attention(
     Raises BadInput for shapes that do not go together and for an entry that names no page, before anything is read.
     """
     np = _numpy()
-    if layout not in ("bhnd", "bnhd"):
-        raise bad_input("layout", repr(layout), "must be bhnd or bnhd")
     if any(_is_torch(array) for array in (q, k_pages, v_pages)):
-        raise bad_input("q", "a torch tensor", "must be an array in host memory: torch's operators know no pages")
+        raise bad_input("q", "a torch tensor", "must be an array in host memory; tilescope.torch.attention takes tensors")
     arrays = [_host_array(name, array) for name, array in (("q", q), ("k_pages", k_pages), ("v_pages", v_pages))]
-    (batch, heads, seqlen_q, head_dim), of_k, of_v = (
-        _shape(name, array, layout) for name, array in zip(("q", "k_pages", "v_pages"), arrays)
-    )
-    if of_k[3] != head_dim:
-        raise _refuse("k_pages", arrays[1], f"must have the head size of q, {head_dim}", layout)
-    if of_v[:3] != of_k[:3]:
-        raise _refuse("v_pages", arrays[2], f"must have pages and heads as k_pages, {arrays[1].shape}", layout)
-    for name, array in (("k_pages", arrays[1]), ("v_pages", arrays[2])):
-        if array.dtype != arrays[0].dtype:
-            raise bad_input(name, f"an array of {array.dtype}", f"must hold {arrays[0].dtype} like q")
-    table = _table_of(page_table, batch)
-    lengths = _lengths_of(key_lengths)
-    if len(set(lengths)) > 1 and (tuple(window) != (-1, -1) or (causal and seqlen_q > 1)):
-        raise bad_input(
-            "window" if tuple(window) != (-1, -1) else "causal",
-            window if tuple(window) != (-1, -1) else causal,
-            "must be left out where lengths differ: masks are aligned with the end of the longest sequence, not with each",
-        )
-    pages, heads_kv, page_size, _ = of_k
-    try:
-        problem = Problem(
-            batch=batch, heads=heads, heads_kv=heads_kv, seqlen_q=seqlen_q, seqlen_k=max((1, *lengths)), head_dim=head_dim,
-            head_dim_v=of_v[3], dtype=element_type_of(arrays[0].dtype), causal=causal, window=window, scale=scale,
-            key_lengths=lengths, page_size=page_size,
-        )  # fmt: skip
-    except BadInput as error:
-        if error.field not in ("heads_kv", "page_size"):
-            raise
-        raise _refuse("k_pages", arrays[1], f"has {error}", layout) from None
-    most = table.shape[1] * page_size
-    if len(lengths) == batch and max(lengths) > most:
-        raise bad_input("key_lengths", max(lengths), f"must not exceed {table.shape[1]} pages of {page_size} keys, {most}")
-    out = np.empty((*arrays[0].shape[:3], of_v[3]), _numpy_type(problem._handle.output_type(), arrays[0]))
-    lse = np.empty((batch, heads, seqlen_q), np.float32)
+    problem, table = _checked(*arrays, page_table, key_lengths, causal=causal, window=window, scale=scale, layout=layout)
+    out = np.empty((*arrays[0].shape[:3], arrays[2].shape[3]), _numpy_type(problem._handle.output_type(), arrays[0]))
+    lse = np.empty((problem.batch, problem.heads, problem.seqlen_q), np.float32)
     _native.attention_forward(
         problem._handle,
         kernel_use(kernel, tile, None),
         *(_place(array, layout) for array in arrays),
         _place(out, layout),
         _lse_place(lse) if return_lse else _NOWHERE,
-        pages=(table.__array_interface__["data"][0], table.shape[1], pages),
+        pages=_pages_of(table, arrays[1].shape[0]),
     )
     return (_like(q, out), _like(q, lse)) if return_lse else _like(q, out)

@@ -103,8 +103,10 @@ TEST_CASE("bad kernels and tiles are refused by every command that takes them") 
       });
   check_refused({{"simulate", "--splits", "4", "--kernel", "gpu:flash2-mma", "--dtype", "bf16"},
                  {"gpu:flash2-mma", "no split keys", "runs on cpu:flash2"}});
-  check_refused({{"simulate", "--pack-gqa", "on", "--causal", "--kernel", "gpu:flash3", "--dtype", "bf16"},
-                 {"gpu:flash3", "packs heads under a mask only in q tiles of 64 rows", "runs on cpu:flash2"}});
+  check_refused(
+      {{"simulate", "--pack-gqa", "on", "--tile", "256x64", "--causal", "--kernel", "gpu:flash3", "--dtype",
+        "bf16"},
+       {"gpu:flash3", "packs heads under a mask only in q tiles of 64 rows", "runs on cpu:flash2"}});
 }
 
 TEST_CASE("a flag with a word, and a kernel that has none to stand beside, are refused with what is meant") {

@@ -284,6 +284,7 @@ TEST_CASE("bench refuses what it cannot do") {
   testing::check_refused({{"bench", "--sweep", "cpu", "--count", "2"}, {"count = 2", "drawn"}});
   testing::check_refused({{"bench", "--peers"}, {"peers", "gpu:"}});
   testing::check_refused({{"bench", "--rest", "-1", "--kernel", "gpu:flash1"}, {"rest", "0 to 1000"}});
+  testing::check_refused({{"bench", "--samples", "0", "--kernel", "gpu:flash1"}, {"samples", "1 ... "}});
   testing::check_refused({{"bench", "--rounds", "0", "--kernel", "gpu:flash1"}, {"rounds", "1 ... "}});
   testing::check_refused(
       {{"bench", "--kernel", "gpu:flash2-mma", "--dtype", "fp32"}, {"gpu:flash2-mma", "fp16"}});

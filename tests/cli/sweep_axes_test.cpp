@@ -57,6 +57,14 @@ TEST_CASE("tokens, hidden and group follow the other axes, whatever their order"
   CHECK(points({"tokens=100", "seqlen=1000"})[0].problem.batch == 1);
 }
 
+TEST_CASE("pages are swept from none to many keys") {
+  const auto all = points({"page_size=0,16,256"});
+  REQUIRE(all.size() == 3);
+  CHECK(all[0].problem.page_size == 0);
+  CHECK(all[1].problem.page_size == 16);
+  CHECK(all[2].problem.page_size == 256);
+}
+
 TEST_CASE("what a sweep sets of the kernel takes the place of the kernel's choice, and nothing else does") {
   ProgramOptions own = ProgramOptions::with_tile({128, 64});
   own.backward = BackwardOrder::fused;
@@ -72,7 +80,7 @@ TEST_CASE("what a sweep sets of the kernel takes the place of the kernel's choic
 TEST_CASE("axes and values that cannot be are refused") {
   for (const char* axis :
        {"seqlen", "seqln=1", "seqlen=", "seqlen=x", "seqlen=8..4", "seqlen=0", "tokens=0", "causal=2",
-        "tile=64", "head_dim=300", "group=3", "dtype=fp4", "seqlen=1..999999999999"}) {
+        "tile=64", "head_dim=300", "group=3", "dtype=fp4", "page_size=12", "seqlen=1..999999999999"}) {
     CAPTURE(axis);
     CHECK_THROWS_AS(points({axis}), BadInput);
   }

@@ -134,8 +134,8 @@ const Kernel& flash3_with_whole_tiles() {
 /// gpu:decode in three splits, and in pages, where one CTA walks all of them, first, being quick. Each kernel
 /// causal; with all features; with outliers. The other backward orders with all features, that of the tensor
 /// cores in bf16 with head dimension 128; Hopper's at every head dimension that it is compiled for, and there
-/// with shared kv tiles. With padding, with documents and modified scores, and with tiles cut finer, those
-/// that can.
+/// with shared kv tiles. With padding, with documents and modified scores, in pages, and with tiles cut
+/// finer, those that can.
 std::vector<Case> prepare_cases() {
   std::vector<Case> cases;
   if (const Kernel& decode = find_gpu_kernel("gpu:decode").row; is_mutated(decode)) {
@@ -147,6 +147,7 @@ std::vector<Case> prepare_cases() {
     more.seqlen_q = 5;
     AttentionProblem in_small_pages = few, in_large_pages = more;
     in_small_pages.page_size = 16;
+    in_small_pages.seqlen_k *= 2;  // more tiles than a ring of them has stages
     in_large_pages.page_size = 128;
     for (const AttentionProblem& problem : {few, more, in_small_pages, in_large_pages}) {
       add_case(decode, Direction::forward, problem, InputKind::normal, std::nullopt, cases).options.splits = {
@@ -213,6 +214,11 @@ std::vector<Case> prepare_cases() {
       add_case(kernel, Direction::backward, varied(plain), InputKind::normal, fused, cases);
       add_case(kernel, Direction::backward, varied(ragged_problem(kernel, ElementType::bf16, 128)),
                InputKind::normal, BackwardOrder::split, cases);
+    }
+    if (kernel.can.forward.has(Feature::paged_keys)) {
+      AttentionProblem in_pages = padded(causal);
+      in_pages.page_size = 16;
+      add_case(kernel, Direction::forward, in_pages, InputKind::normal, std::nullopt, cases);
     }
     if (kernel.smallest_part > 0) {
       constexpr int kSlices = 4;

@@ -65,6 +65,11 @@ PassKernel varied_kernel(PassName pass, bool bf16) {
   return sm80::flash2_mma_dkdv<ElementType::fp16, 64, true, kFeatures>;
 }
 
+PassKernel paged_kernel(bool observed) {
+  return observed ? sm80::flash2_mma_forward<ElementType::fp16, 64, Features::paged_observed>
+                  : sm80::flash2_mma_forward<ElementType::fp16, 64, Features::paged>;
+}
+
 }  // namespace
 
 // gpu_hopper_launches.cu has those of sm_90 alone, and gpu:decode.
@@ -91,7 +96,8 @@ void Flash2Mma::launch(const TileProgram& program, const KernelArguments& argume
              "asking for the compute capability");
   const bool bf16 = program.problem.dtype == ElementType::bf16;
   const bool general = arguments.log.states != nullptr || arguments.key_lengths != nullptr;
-  launch_pass(program.bit_reads > 0         ? varied_kernel(program.name, bf16)
+  launch_pass(arguments.kv_pages.entries    ? paged_kernel(arguments.log.states != nullptr)
+              : program.bit_reads > 0       ? varied_kernel(program.name, bf16)
               : bf16                        ? bf16_kernel(program.name)
               : program.diagonal_slices > 1 ? sliced_kernel(program.name, general)
                                             : fp16_kernel(program.name, general, arguments.dropout.active()),

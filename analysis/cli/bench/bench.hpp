@@ -73,7 +73,7 @@ struct BenchArguments {
   RowsBefore rows;
   BenchSweepOption sweep;
   GpuOptions gpus;
-  std::optional<std::string> threads, repetitions, seconds, rounds, rest;
+  std::optional<std::string> threads, repetitions, seconds, rounds, rest, samples;
   bool peers = false, tune = false;
   std::string tune_file, csv, plot;
   std::string python = "python3";

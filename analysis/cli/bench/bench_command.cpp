@@ -116,6 +116,9 @@ BenchmarkSettings cpu_settings(const BenchArguments& arguments) {
 DeviceBenchmarkSettings device_settings(const BenchArguments& arguments) {
   DeviceBenchmarkSettings settings;
   settings.rounds = count_or(settings.rounds, "rounds", arguments.rounds, 100);
+  settings.timing.max_samples =
+      count_or(settings.timing.max_samples, "samples", arguments.samples, 1'000'000);
+  settings.timing.min_samples = std::min(settings.timing.min_samples, settings.timing.max_samples);
   if (!arguments.rest) return settings;
   settings.timing.rest_s = 1e-3 * parse_number("rest", *arguments.rest);
   if (!(settings.timing.rest_s >= 0 && settings.timing.rest_s <= 1)) {
@@ -175,6 +178,8 @@ void add_cpu_options(BenchArguments& arguments, CLI::App& command) {
 void add_device_options(BenchArguments& arguments, CLI::App& command) {
   add_value(command, "--rounds", arguments.rounds, "N",
             "GPU: turns that each kernel takes on a problem; default 2");
+  add_value(command, "--samples", arguments.samples, "N",
+            "GPU: samples of a turn, of --peers too, at most; default 1000");
   add_value(command, "--rest", arguments.rest, "MS",
             "GPU: idle time before each sample, of --peers too; default 0.5 ms");
   command.add_flag(
@@ -216,26 +221,12 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
   add_device_options(*arguments, command);
   add_file_options(*arguments, command);
   add_peer_options(*arguments, command);
-  arguments->gpus.add_to(command, {"--tile",
-                                   "--backward",
-                                   "--order",
-                                   "--scan",
-                                   "--fp8-sums",
-                                   "--variant",
-                                   "--diagonal-slices",
-                                   "--splits",
-                                   "--pack-gqa",
-                                   "--query-splits",
-                                   "--threads",
-                                   "--repetitions",
-                                   "--seconds",
-                                   "--rest",
-                                   "--tune",
-                                   "--tune-file",
-                                   "--csv",
-                                   "--plot",
-                                   "--peers",
-                                   "--no-verify"},
+  arguments->gpus.add_to(command,
+                         {"--tile",     "--backward",        "--order",   "--scan",     "--fp8-sums",
+                          "--variant",  "--diagonal-slices", "--splits",  "--pack-gqa", "--query-splits",
+                          "--threads",  "--repetitions",     "--seconds", "--rest",     "--samples",
+                          "--tune",     "--tune-file",       "--csv",     "--plot",     "--peers",
+                          "--no-verify"},
                          true);
   add_format_option(command, context);
   show_examples(

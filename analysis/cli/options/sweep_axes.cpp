@@ -67,6 +67,7 @@ std::vector<Axis> make_axes() {
       problem_axis("seqlen_k"),
       problem_axis("batch"),
       problem_axis("head_dim"),
+      problem_axis("page_size"),
       problem_axis("heads"),
       problem_axis("heads_kv"),
       {"group", set_derived<&Draft::group>},

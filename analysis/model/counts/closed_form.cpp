@@ -191,7 +191,7 @@ OperandBytes operand_bytes(const TileProgram& program, const std::vector<EqualEn
 /// @param moved  these bytes
 std::int64_t filled_bytes(const TileProgram& program, TensorName tensor, Part part, std::int64_t moved) {
   const AttentionProblem& p = program.problem;
-  const TensorExtent extent = tensor_extent(p, tensor);
+  const TensorExtent extent = program.extent(tensor);
   const bool loaded_so = std::any_of(program.boxes.begin(), program.boxes.end(),
                                      [tensor](const Boxes& boxes) { return boxes.tensor == tensor; });
   if (!loaded_so) return 0;
@@ -222,7 +222,8 @@ std::int64_t filled_bytes(const TileProgram& program, TensorName tensor, Part pa
     }
   }
   const std::int64_t heads = p.batch * extent.heads, seconds = heads / 2;
-  const std::int64_t visits = (part != Part::phase && program.kv_heads ? p.heads_kv : p.heads) / extent.heads;
+  const std::int64_t visits =
+      (part != Part::phase && program.kv_heads ? p.heads_kv : program.q_heads()) / extent.heads;
   return visits * (of_head[0] * (heads - seconds) + of_head[1] * seconds);
 }
 

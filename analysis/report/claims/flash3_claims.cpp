@@ -72,6 +72,7 @@ const RunSummary* fastest(const std::vector<RunSummary>& runs, Direction directi
   const RunSummary* best = nullptr;
   for (const RunSummary* run : timed_runs(runs, kOurs, direction)) {
     if (is_fp8(run->problem().dtype) != fp8 || run->passes.front()->choices.variant) continue;
+    if (!has_paper_count(run->problem())) continue;
     if (best == nullptr || paper_rate_of(*run) > paper_rate_of(*best)) best = run;
   }
   return best;

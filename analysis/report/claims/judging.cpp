@@ -24,6 +24,10 @@ std::vector<const RunSummary*> timed_runs(const std::vector<RunSummary>& runs, c
   return timed;
 }
 
+bool has_paper_count(const AttentionProblem& problem) {
+  return problem.window_left < 0 && problem.window_right < 0;
+}
+
 double paper_rate_of(const RunSummary& run) {
   return static_cast<double>(paper_flops(run.problem(), run.direction)) / *run.median_seconds;
 }

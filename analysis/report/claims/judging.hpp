@@ -18,6 +18,8 @@ Judgement judge_cases(std::size_t agree, std::size_t all, const std::string& wha
 /// Runs that were timed by `bench` on a device, of one kernel and direction.
 std::vector<const RunSummary*> timed_runs(const std::vector<RunSummary>& runs, const std::string& kernel,
                                           Direction direction);
+/// Whether the papers' count of operations is of the problem: a full or a causal matrix, without a window.
+bool has_paper_count(const AttentionProblem& problem);
 /// By the papers' count of operations. [FLOP/s]
 double paper_rate_of(const RunSummary& run);
 

@@ -34,6 +34,7 @@ __global__ __launch_bounds__(Decode::combine_threads(kHeadDim),
                                                     const __grid_constant__ DecodeArguments decode) {
   constexpr int kLanes = kHeadDim / 4, kRows = DecodeShape::kRows;
   constexpr int kAtOnce = Decode::combine_threads(kHeadDim) / kRows;  // splits whose LSE is loaded together
+  constexpr int kInFlight = kHeadDim <= 128 ? 16 : 8;  // partial results that a thread has asked for
   __shared__ float row_values[kAtOnce][kRows];  // by one warp: a row's 4 bytes would be a part of a sector
   gpu::sm90::wait_for_kernel_before();
   const int thread = static_cast<int>(threadIdx.x), row = thread / kLanes, col = thread % kLanes * 4;
@@ -51,10 +52,18 @@ __global__ __launch_bounds__(Decode::combine_threads(kHeadDim),
     __syncthreads();
     if (exists) {
       const float* part = rows.at(parts, decode, first, row) + col;
-#pragma unroll 8
-      for (int i = 0; i < here; ++i) {
-        columns.add(__ldcg(reinterpret_cast<const float4*>(part + i * decode.batch * parts.batch_stride)),
-                    row_values[i][row]);
+#pragma unroll 1
+      for (int i = 0; i < here; i += kInFlight) {
+        float4 loaded[kInFlight] = {};
+#pragma unroll
+        for (int j = 0; j < kInFlight; ++j) {
+          const float* at = part + (i + j) * decode.batch * parts.batch_stride;
+          if (i + j < here) loaded[j] = __ldcg(reinterpret_cast<const float4*>(at));
+        }
+#pragma unroll
+        for (int j = 0; j < kInFlight; ++j) {
+          if (i + j < here) columns.add(loaded[j], row_values[i + j][row]);
+        }
       }
     }
     __syncthreads();

@@ -1,12 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/kernels/decode/decode.hpp"
 
+#include <algorithm>
+#include <limits>
+
 namespace tilescope {
+
+namespace {
+
+/// The fewest splits that take 2 % longer than the best, in steps of a CTA. As many CTAs as SMs have the
+/// memory's rate; of more that are there at once each takes longer, and fewer in the last wave take no less.
+/// Splits cost their partial results, and the pass that combines them. Where there are fewer q tiles than SMs
+/// no SM gets two CTAs while others have one: 192 CTAs took 9 % longer than 128 (8 sequences of 16K keys).
+int streaming_splits(std::int64_t q_tiles, int visited_tiles, int ctas_per_sm) {
+  // Fitted to an H200's times (reports/decode): a second pass, its reads of each partial result, their bytes.
+  constexpr double kCombineSteps = 4, kStepsASplit = 1.0 / 16, kPartialSteps = 0.5, kNearBest = 1.02;
+  constexpr int kSms = 132;
+  if (visited_tiles <= 1) return 1;
+  const std::int64_t slots = std::int64_t{kSms} * ctas_per_sm;
+  const auto steps = [&](int splits) {
+    const int share = ceil_div(visited_tiles, splits);
+    const std::int64_t ctas = q_tiles * ceil_div(visited_tiles, share), last = ctas % slots;
+    if (splits > 1 && q_tiles < kSms && ctas > kSms) return std::numeric_limits<double>::infinity();
+    const double waves = static_cast<double>(ctas / slots) * ctas_per_sm +
+                         (last > 0 ? std::max(1.0, static_cast<double>(last) / kSms) : 0.0);
+    return splits == 1 ? share * waves
+                       : (share + kPartialSteps) * waves + kCombineSteps + kStepsASplit * splits;
+  };
+  const int most = std::min(2 * static_cast<int>(slots), visited_tiles);
+  double best = steps(1);
+  for (int splits = 2; splits <= most; ++splits) best = std::min(best, steps(splits));
+  int splits = 1;
+  while (steps(splits) > kNearBest * best) ++splits;
+  return ceil_div(visited_tiles, ceil_div(visited_tiles, splits));  // none is left without
+}
+
+/// Of a problem whose walks are alike; automatic where some are much longer than others.
+SplitPolicy splits_of(const AttentionProblem& problem, const ProgramOptions& unsplit, int ctas_per_sm) {
+  const TileProgram forward = build_programs(Decode::algorithm, Direction::forward, problem, unsplit).front();
+  std::int64_t visited = 0;
+  int most = 0;
+  problem.for_each_length([&](std::int64_t entries, std::int64_t entry) {
+    for (int block = 0; block < forward.num_blocks(); ++block) {
+      const int tiles = forward.inner_tiles(static_cast<int>(entry), block).count();
+      most = std::max(most, tiles);
+      visited += entries * tiles;
+    }
+  });
+  const std::int64_t walks = problem.batch * forward.num_blocks();
+  if (2 * most * walks > 3 * visited) return {SplitPolicy::Kind::automatic, 0};
+  const int splits = streaming_splits(walks * forward.q_heads(), most, ctas_per_sm);
+  return splits == 1 ? SplitPolicy{} : SplitPolicy{SplitPolicy::Kind::number, splits};
+}
+
+}  // namespace
 
 ProgramOptions Decode::default_options(const AttentionProblem& problem) {
   ProgramOptions options = ProgramOptions::with_tile(shape(problem.head_dim).tile());
-  options.splits = {SplitPolicy::Kind::automatic, 0};
   options.pack_gqa = problem.group_size() > 1 && !problem.descales.by_block();
+  options.splits = splits_of(problem, options, shape(problem.head_dim).ctas_per_sm());
   return options;
 }
 
@@ -17,7 +69,7 @@ bool Decode::first_choice(const AttentionProblem& problem) {
 LaunchShape Decode::launch_shape(const TileProgram& program) {
   if (program.name == PassName::combine) return {combine_threads_of(program.problem.head_dim), 0};
   const DecodeShape forward = shape(program.problem.head_dim);
-  return {forward.threads(), forward.end(), DecodeShape::kCtasPerSm};
+  return {forward.threads(), forward.end(), forward.ctas_per_sm()};
 }
 
 }  // namespace tilescope

@@ -15,28 +15,31 @@ struct DecodeShape {
 
   static constexpr int kRows = kCombinedRows;  // of Q: 16 are those of one product of the tensor cores
   static constexpr int kWarpKeys = 16;         // likewise
-  static constexpr int kCtasPerSm = 2;         // on Hopper; an A100 has room for one
   static constexpr int kPartPadding =
       8;  // eight rows of a part of O that are stored at once lie in different banks
 
   constexpr int warps() const { return head_dim <= 128 ? 4 : 2; }
   constexpr int threads() const { return 32 * warps(); }
   constexpr TileShape tile() const { return {kRows, kWarpKeys * warps()}; }
-  /// Tiles of K and V in shared memory. All but one are under way while that one is computed: 64 to 80 KiB a
+  /// On Hopper. What a CTA has of a step beside the copies, barriers and short chains of products, lets it
+  /// read 30 (head_dim 64) and 44 GB/s (128) on an H200, a third more than an SM's share of the memory:
+  /// others fill the gaps.
+  constexpr int ctas_per_sm() const { return head_dim <= 64 ? 3 : 2; }
+  /// Tiles of K and V in shared memory. All but one are under way while that one is computed: 48 to 64 KiB a
   /// CTA, where 4.8 TB/s in 0.7 us are 25 KiB an SM. They fit the 99 KiB of a CTA on sm_86.
-  constexpr int stages() const { return head_dim <= 64 ? 6 : 3; }
+  constexpr int stages() const { return head_dim <= 64 ? 4 : 3; }
 
   /// Shared memory, offsets in bytes: the stages; the warps' maxima and sums of rows, and the rows' maxima;
-  /// then the pages of each stage's keys. Before the last stage is filled Q lies in it, and behind the last
-  /// tile the warps' parts of O in all.
+  /// then the pages of the tiles to come (PagesAhead). Before the last stage is filled Q lies in it, and
+  /// behind the last tile the warps' parts of O in all.
   constexpr int k(int stage) const { return stage * 2 * kv_bytes(); }
   constexpr int v(int stage) const { return k(stage) + kv_bytes(); }
   constexpr int q() const { return k(stages() - 1); }
   constexpr int rows() const { return k(stages()); }
   constexpr int pages() const { return rows() + 4 * kRows * (warps() + 1); }
-  constexpr int end() const { return pages() + 4 * stages() * most_pages(); }
-  /// Of a tile.
-  constexpr int most_pages() const { return tile().block_n / static_cast<int>(kLeastPageSize); }
+  constexpr int end() const { return pages() + 4 * 2 * (stages() - 1) * most_pages(); }
+  /// Of a tile; 4 entries are loaded at once.
+  constexpr int most_pages() const { return max_of(4, tile().block_n / static_cast<int>(kLeastPageSize)); }
   constexpr int part_row() const { return head_dim + kPartPadding; }
   constexpr int part_bytes() const { return 4 * warps() * kRows * part_row(); }
 

@@ -8,10 +8,10 @@
 #pragma once
 
 #include "gpu/kernels/decode/decode.hpp"
-#include "gpu/kernels/decode/paged_keys.cuh"
 #include "gpu/kernels/decode/rows.cuh"
 #include "gpu/kernels/flash2_mma/common.cuh"
 #include "gpu/primitives/common/step_clock.cuh"
+#include "gpu/primitives/sm80/paged_tile.cuh"
 #include "gpu/primitives/sm90/fences.cuh"
 
 namespace tilescope::sm80 {
@@ -201,13 +201,14 @@ __device__ __forceinline__ void leave_part(const DecodeState<kShape.head_dim / 1
 
 /// CTA: one split of the keys of one q tile. Grid: args.grid. Dynamic shared memory: DecodeShape.
 template <ElementType kType, int kHeadDim, bool kObserved, bool kPaged>
-__global__ __launch_bounds__(DecodeShape{kHeadDim}.threads(), DecodeShape::kCtasPerSm) void decode_forward(
-    const __grid_constant__ KernelArguments args, const __grid_constant__ DecodeArguments decode) {
+__global__ __launch_bounds__(
+    DecodeShape{kHeadDim}.threads(),
+    DecodeShape{kHeadDim}.ctas_per_sm()) void decode_forward(const __grid_constant__ KernelArguments args,
+                                                             const __grid_constant__ DecodeArguments decode) {
   constexpr DecodeShape kShape{kHeadDim};
   constexpr TileShape kTile = kShape.tile();
   constexpr int kStages = kShape.stages(), kAhead = kStages - 1, kThreads = kShape.threads();
-  constexpr int kDBlocks = kHeadDim / 16, kMostPages = kShape.most_pages();
-  static_assert(kMostPages <= 32);
+  constexpr int kDBlocks = kHeadDim / 16;
   static_assert(kShape.part_bytes() <= kShape.rows() &&
                 kTile.block_m * kHeadDim * 2 <= kShape.rows() - kShape.q());
   using Tile = SharedTile<kHeadDim>;
@@ -225,12 +226,13 @@ __global__ __launch_bounds__(DecodeShape{kHeadDim}.threads(), DecodeShape::kCtas
       packed_kv_tiles(band, kTile, rows.first + rows.count, work.first_block), work.split);
   const GlobalRows k_rows = head_rows(args, TensorName::k, work.batch, work.kv_head, band.seqlen_k);
   const GlobalRows v_rows = head_rows(args, TensorName::v, work.batch, work.kv_head, band.seqlen_k);
-  int* const stage_pages = reinterpret_cast<int*>(shared + kShape.pages());
-  // The pages of a step's tile, for the stage that it will lie in, by the first threads.
-  const auto page_of_step = [&](int step, int index) {
-    if (step >= range.count()) return KvPageTable::kNoPage;
-    const int first_key = scan_tile(args.scan, range, work.wave_parity, step) * kTile.block_n;
-    return PageRow(args.kv_pages, work.batch).template of_tile<kTile.block_n>(first_key, index);
+  using Pages = PagesAhead<kTile.block_n, kAhead>;
+  static_assert(kShape.pages() % 16 == 0 &&
+                kShape.pages() + 4 * Pages::kSlots * Pages::kMost <= kShape.end());
+  const Pages pages(reinterpret_cast<int*>(shared + kShape.pages()), args.kv_pages, work.batch);
+  const auto copy_pages = [&](int step) {
+    if (step >= range.count()) return;
+    pages.copy(step, scan_tile(args.scan, range, work.wave_parity, step) * kTile.block_n, thread);
   };
   // A group of copies a tile, empty behind the last one, so that waiting for all but the newest groups waits
   // for this tile.
@@ -241,11 +243,12 @@ __global__ __launch_bounds__(DecodeShape{kHeadDim}.threads(), DecodeShape::kCtas
       if constexpr (kPaged) {
         const auto load = [&](TensorName name, int offset) {
           load_paged_tile<kTile.block_n, kThreads>(Tile{base + offset}, args[name], work.kv_head,
-                                                   stage_pages + stage * kMostPages, args.kv_pages.log2_size,
+                                                   pages.of_step(step, first_key), args.kv_pages.log2_size,
                                                    first_key, band.seqlen_k, args.head_dim, thread);
         };
         load(TensorName::k, kShape.k(stage));
         load(TensorName::v, kShape.v(stage));
+        copy_pages(step + kAhead);
         return commit_copies();
       }
       load_tile<RowAccess::chunks, kTile.block_n, kThreads>(Tile{base + kShape.k(stage)}, k_rows, first_key,
@@ -261,12 +264,9 @@ __global__ __launch_bounds__(DecodeShape{kHeadDim}.threads(), DecodeShape::kCtas
   Fragment q[kDBlocks] = {};
   if (!range.empty()) {
     if constexpr (kPaged) {
-      if (thread < kMostPages) {
-#pragma unroll
-        for (int step = 0; step < kStages; ++step) {
-          stage_pages[step * kMostPages + thread] = page_of_step(step, thread);
-        }
-      }
+      for (int step = 0; step < kAhead; ++step) copy_pages(step);
+      commit_copies();
+      wait_for_copies<0>();
       __syncthreads();
     }
     const Tile q_tile{base + kShape.q()};
@@ -289,10 +289,6 @@ __global__ __launch_bounds__(DecodeShape{kHeadDim}.threads(), DecodeShape::kCtas
     wait_for_copies<kAhead - 1>();
     __syncthreads();
     load_kv(step + kAhead);
-    int later_page = KvPageTable::kNoPage;  // what load_kv() of the next step but one finds in this stage
-    if constexpr (kPaged) {
-      if (thread < kMostPages) later_page = page_of_step(step + kStages, thread);
-    }
 
     // compute: S = Q K^T, P, O += P V
     WarpAccumulator<1, 1> s;
@@ -313,9 +309,6 @@ __global__ __launch_bounds__(DecodeShape{kHeadDim}.threads(), DecodeShape::kCtas
                           LdmatrixByColumns<kHeadDim>(Tile{base + kShape.v(stage)}, lane).at(warp, 0),
                           AllBlocks{});
     if (entry.open()) log_state(entry, state, rows, args.head_dim, warp, lane);
-    if constexpr (kPaged) {
-      if (thread < kMostPages) stage_pages[stage * kMostPages + thread] = later_page;
-    }
   }
 
   // finish: sum over the warps, normalise once

@@ -10,6 +10,7 @@
 #include "gpu/primitives/common/score.cuh"
 #include "gpu/primitives/common/tile_log.cuh"
 #include "gpu/primitives/sm80/fragment_dropout.cuh"
+#include "gpu/primitives/sm80/paged_tile.cuh"
 #include "gpu/primitives/sm80/softmax_math.cuh"
 #include "gpu/primitives/sm80/tile_copy.cuh"
 #include "gpu/primitives/sm80/warp_gemm.cuh"
@@ -186,10 +187,27 @@ __device__ __forceinline__ void finish_row(const KernelArguments& args, int batc
 /// The log that an instantiation writes: none if it is not a general one.
 template <Features kFeatures>
 __device__ __forceinline__ DeviceTileLog tile_log(const KernelArguments& args) {
-  if constexpr (is_general(kFeatures)) {
+  if constexpr (logs_tiles(kFeatures)) {
     return args.log;
   } else {
     return {};
+  }
+}
+
+/// In instances that read none.
+struct NoPages {
+  __device__ void copy(int, int, int) const {}
+};
+
+/// The pages that a CTA of such an instance reads.
+template <Features kFeatures, int kKeys>
+__device__ __forceinline__ auto pages_ahead(const KernelArguments& args, int batch) {
+  if constexpr (is_paged(kFeatures)) {
+    using Pages = PagesAhead<kKeys, 1>;
+    __shared__ __align__(16) int slots[Pages::kSlots * Pages::kMost];
+    return Pages(slots, args.kv_pages, batch);
+  } else {
+    return NoPages{};
   }
 }
 

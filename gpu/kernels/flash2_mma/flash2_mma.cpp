@@ -46,6 +46,25 @@ std::vector<Boxes> Flash2Mma::boxes(const TileProgram& program) {
   return {in_sector(TensorName::alibi_slopes), in_sector(TensorName::sink)};
 }
 
+namespace {
+
+std::optional<std::string> lack_of_pages(const AttentionProblem& problem) {
+  if (problem.page_size == 0) return std::nullopt;
+  const FeatureSet asked = required_features(problem);
+  for (int i = 0; i < kNumFeatures; ++i) {
+    const auto feature = static_cast<Feature>(i);
+    if (Flash2Mma::kLacksInPages.has(feature) && asked.has(feature)) {
+      return "reads pages only without " + std::string(to_string(feature)) + ": page_size must be left out";
+    }
+  }
+  if (problem.head_dim % 8 == 0) return std::nullopt;
+  return "reads pages only of rows that are whole 16 bytes: head_dim must be a multiple of 8, or page_size "
+         "left "
+         "out";
+}
+
+}  // namespace
+
 std::vector<BackwardOrder> Flash2Mma::backward_orders() {
   return {BackwardOrder::fused, BackwardOrder::split, BackwardOrder::single_launch};
 }
@@ -68,12 +87,13 @@ ProgramOptions Flash2Mma::default_options(const AttentionProblem& problem) {
 }
 
 std::optional<std::string> Flash2Mma::lack(const AttentionProblem& problem, const ProgramOptions& options) {
-  if (options.variant == Variant::own) return std::nullopt;
+  if (options.variant == Variant::own) return lack_of_pages(problem);
   const PassOptions& forward = options[PassName::forward];
   const bool own_tile = forward.tile == mma_forward_shape(mma_head_dim(problem.head_dim)).tile &&
                         forward.launch == PassLaunch{};
   if (problem.dtype == ElementType::fp16 && problem.head_dim <= 128 && problem.head_dim % 8 == 0 &&
-      own_tile && !narrows_tiles(problem) && problem.key_lengths.empty() && options.diagonal_slices == 1) {
+      own_tile && !narrows_tiles(problem) && problem.key_lengths.empty() && problem.page_size == 0 &&
+      options.diagonal_slices == 1) {
     return std::nullopt;
   }
   return "normalises at each step in fp16, up to head_dim 128, on its own tiles and without anything beside "
@@ -82,7 +102,8 @@ std::optional<std::string> Flash2Mma::lack(const AttentionProblem& problem, cons
 }
 
 std::vector<PassChoice> Flash2Mma::pass_choices(const AttentionProblem& problem, PassName pass) {
-  if (narrows_tiles(problem) || problem.head_dim % 8 != 0 || !problem.key_lengths.empty()) {
+  if (narrows_tiles(problem) || problem.head_dim % 8 != 0 || !problem.key_lengths.empty() ||
+      problem.page_size > 0) {
     return {{default_options(problem)[pass].tile}};
   }
   std::vector<PassChoice> all;
@@ -115,7 +136,8 @@ LaunchShape flash2_mma_launch_shape(const TileProgram& program, int compute_capa
     // A launch asks for more than 48 KiB by what it has of dynamic memory; tables have static memory beside
     // it.
     constexpr std::int64_t kUnasked = 48 * 1024, kTables = 1024;
-    if (is_varied(program.problem) && kUnasked - kTables < bytes && bytes <= kUnasked) bytes = kUnasked + 16;
+    const bool has_tables = is_varied(program.problem) || program.problem.page_size > 0;
+    if (has_tables && kUnasked - kTables < bytes && bytes <= kUnasked) bytes = kUnasked + 16;
     return {shape.threads(), bytes, shape.ctas_per_sm};
   };
   const auto of_tile = [&](const auto& choices) {

@@ -3,6 +3,10 @@
 // flash2_mma_shapes.hpp.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "gpu/kernels/flash2_mma/shapes.hpp"
 #include "gpu/registry/gpu_kernel.hpp"
 
@@ -21,13 +25,17 @@ struct Flash2Mma {
                                         Feature::signed_scale, Feature::key_padding,   Feature::bnhd_rows};
   static constexpr FeatureSet kVaried{Feature::mask_rules, Feature::softcap, Feature::alibi,
                                       Feature::learned_sink, Feature::log_bias};
-  static constexpr Capabilities can{
-      .forward = kFeatures | kVaried, .backward = kFeatures | kVaried, .head_dims = kMmaHeadDims};
+  static constexpr Capabilities can{.forward = kFeatures | kVaried | FeatureSet{Feature::paged_keys},
+                                    .backward = kFeatures | kVaried,
+                                    .head_dims = kMmaHeadDims};
   static constexpr ChipRange chips{.first = 80};
   static constexpr int smallest_part = 16;  // rows of a product's fragments
   static constexpr FeatureSet lacks_in_parts = kVaried | FeatureSet{Feature::dropout};
+  /// What it can do with keys and values that lie one after the other alone.
+  static constexpr FeatureSet kLacksInPages = kVaried | FeatureSet{Feature::dropout};
   static std::vector<BackwardOrder> backward_orders();
   static std::vector<Variant> variants() { return {Variant::own, Variant::normalised}; }
+  /// Why it does not read a problem's pages, or has not the variant.
   static std::optional<std::string> lack(const AttentionProblem&, const ProgramOptions&);
   /// 0 but for problems with what few have, for which one instance finds its tiles in tables.
   static int bit_reads(const TileProgram&);

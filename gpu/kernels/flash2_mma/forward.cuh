@@ -137,7 +137,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   const CtaWork work = query_work<int>(args);
   const int batch = work.batch, head = work.first_head, m_block = work.first_block;
   const int first_query = m_block * kTile.block_m;
-  const auto band = [&]() -> decltype(auto) { return batch_band<is_general(kFeatures)>(args, batch); };
+  const auto band = [&]() -> decltype(auto) { return batch_band<knows_padding(kFeatures)>(args, batch); };
   const auto walk = walk_of<kFeatures>(
       args, work, [&] { return kv_tiles(band(), kTile, m_block); }, true);
 
@@ -149,9 +149,24 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
     return streamed_rows<kFeatures>(head_rows(args, name, batch, work.kv_head, band().seqlen_k), seen);
   };
   const auto k_rows = rows_of(TensorName::k), v_rows = rows_of(TensorName::v);
+  [[maybe_unused]] const auto pages = pages_ahead<kFeatures, kTile.block_n>(args, batch);
+  [[maybe_unused]] const auto copy_pages = [&](int step) {
+    if (step < walk.count()) pages.copy(step, walk.tile(step) * kTile.block_n, thread);
+  };
   const auto load_kv = [&](int step) {
     const int first_key = walk.tile(step) * kTile.block_n;
     const int stage = step % kStages;
+    if constexpr (is_paged(kFeatures)) {
+      const auto load = [&](TensorName name, const Tile& tile) {
+        load_paged_tile<kTile.block_n, kThreads>(tile, args[name], work.kv_head,
+                                                 pages.of_step(step, first_key), args.kv_pages.log2_size,
+                                                 first_key, band().seqlen_k, args.head_dim, thread);
+      };
+      load(TensorName::k, k_tile(stage));
+      load(TensorName::v, v_tile(stage));
+      copy_pages(step + 1);
+      return commit_copies();
+    }
     load_tile<kAccess, kTile.block_n, kThreads>(k_tile(stage), k_rows, first_key, thread);
     load_tile<kAccess, kTile.block_n, kThreads>(v_tile(stage), v_rows, first_key, thread);
     walk.load_entry_after(step);
@@ -171,6 +186,13 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
 
   const auto q_view = LdmatrixByColumns<kHeadDim>(q_tile, lane).at(warp * kMBlocks, 0);
   if (!walk.empty()) {
+    if constexpr (is_paged(kFeatures)) {
+      static_assert(kAhead == 1);
+      copy_pages(0);
+      commit_copies();
+      wait_for_copies<0>();
+      __syncthreads();
+    }
     load_tile<kAccess, kTile.block_m, kThreads>(
         q_tile, head_rows(args, TensorName::q, batch, head, args.band.seqlen_q), first_query, thread);
     load_kv(0);

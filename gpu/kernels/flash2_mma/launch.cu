@@ -13,6 +13,9 @@ namespace {
 sm80::Features needed_features(const TileProgram& program, const KernelArguments& arguments) {
   const bool dropout = program.problem.dropout > 0;
   if (program.bit_reads > 0) return sm80::Features::varied;
+  if (arguments.kv_pages.entries) {
+    return arguments.log.states ? sm80::Features::paged_observed : sm80::Features::paged;
+  }
   const bool general = arguments.log.states || arguments.key_lengths || !sm80::operands_in_chunks(arguments);
   if (program.diagonal_slices > 1) {
     return general ? sm80::Features::general_sliced : sm80::Features::sliced;
@@ -48,6 +51,8 @@ Launch launch_of(PassName pass, sm80::Features features) {
   if (features == plain) return launch_of<plain>(pass);
   if (features == dropout) return launch_of<dropout>(pass);
   if (features == varied) return launch_of<varied>(pass);
+  if (features == paged) return sm80::launch_flash2_mma_forward<paged>;
+  if (features == paged_observed) return sm80::launch_flash2_mma_forward<paged_observed>;
   return features == general ? sm80::launch_flash2_mma_forward<general> : launch_of<all>(pass);
 }
 

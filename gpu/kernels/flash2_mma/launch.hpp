@@ -12,9 +12,21 @@ namespace tilescope::sm80 {
 /// What an instantiation can do beyond the plain pass. The general ones take rows of any alignment, know
 /// padding and log the tiles that they visit; the others stay free of the registers and branches that this
 /// costs. So do those that cut tiles finer where the mask does. `varied` is general, with what few problems
-/// have: masks of runs and score modifiers.
-enum class Features : std::uint8_t { plain, dropout, general, all, sliced, general_sliced, varied };
+/// have: masks of runs and score modifiers. `paged`, forward alone, finds K and V in pages and knows padding;
+/// `paged_observed` also logs its tiles.
+enum class Features : std::uint8_t {
+  plain,
+  dropout,
+  general,
+  all,
+  sliced,
+  general_sliced,
+  varied,
+  paged,
+  paged_observed
+};
 constexpr bool is_varied(Features f) { return f == Features::varied; }
+constexpr bool is_paged(Features f) { return f == Features::paged || f == Features::paged_observed; }
 constexpr bool has_dropout(Features f) {
   return f == Features::dropout || f == Features::all || is_varied(f);
 }
@@ -22,6 +34,8 @@ constexpr bool cuts_tiles(Features f) { return f == Features::sliced || f == Fea
 constexpr bool is_general(Features f) {
   return f == Features::general || f == Features::all || f == Features::general_sliced || is_varied(f);
 }
+constexpr bool knows_padding(Features f) { return is_general(f) || is_paged(f); }
+constexpr bool logs_tiles(Features f) { return is_general(f) || f == Features::paged_observed; }
 
 template <Features kFeatures>
 void launch_flash2_mma_forward(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);

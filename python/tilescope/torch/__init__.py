@@ -14,6 +14,7 @@ import torch
 from ..errors import bad_input
 from ..problem import Problem
 from . import operators  # registers them
+from .paged import paged_attention
 from .sdpa import register_sdpa
 
 __all__ = ["attention", "register_sdpa", "register_transformers", "scaled_dot_product_attention"]
@@ -47,6 +48,15 @@ def _require_problem(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *call: A
         _accepted.add(key)
 
 
+def _require_forward_with_table(page_table: Any, key_lengths: Any, dropout: float, seed: Any, backward: Any) -> None:
+    for name, given in (("page_table", page_table), ("key_lengths", key_lengths)):
+        if given is None:
+            raise bad_input(name, "None", "must stand with page_table and key_lengths both")
+    for name, given, none in (("dropout", dropout, 0.0), ("seed", seed, None), ("backward", backward, None)):
+        if given != none:
+            raise bad_input(name, given, "must be left out where there is a page_table")
+
+
 def attention(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -62,6 +72,8 @@ def attention(
     backward: str | None = None,
     layout: str = "bhnd",
     return_lse: bool = False,
+    page_table: Any = None,
+    key_lengths: Any = None,
 ) -> Any:
     """Softmax attention of q (B, H, Nq, D) over k and v (B, Hkv, Nk, D), with gradients.
 
@@ -69,10 +81,20 @@ def attention(
     CPU generator. Without `backward`, the fused order, or where torch.use_deterministic_algorithms asks for it one that
     sums the same way each time. In an autocast region q, k and v are cast to its type.
 
+    With `page_table`, integers (B, pages of a sequence), k and v are pools (pages, Hkv, page_size, D), with
+    ``layout="bnhd"`` (pages, page_size, Hkv, D), and sequence b has its first ``key_lengths[b]`` keys in the pages
+    ``page_table[b]``: as `tilescope.paged_attention`, forward alone. The table is looked at on the host; an entry that
+    names no page is refused before anything is launched. Autocast leaves pools as they are.
+
     Returns out, or with ``return_lse`` also lse (B, H, Nq) float32, which carries no gradient.
     """
     left, right = window
     _require_tensors(q, k, v)
+    if page_table is not None or key_lengths is not None:
+        _require_forward_with_table(page_table, key_lengths, dropout, seed, backward)
+        options = operators.Options.of(q, causal=causal, window=(left, right), scale=scale, kernel=kernel, tile=tile)
+        out, lse = paged_attention(q, k, v, page_table, key_lengths, options, layout)
+        return (out, lse) if return_lse else out
     if torch.is_autocast_enabled(q.device.type):
         q, k, v = (tensor.to(torch.get_autocast_dtype(q.device.type)) for tensor in (q, k, v))
     _require_problem(q, k, v, layout, causal, (left, right), scale, dropout)

@@ -57,7 +57,7 @@ TEST_CASE("drawn batches to decode are ones that gpu:decode takes, of every leng
   const Kernel& decode = find_kernel("gpu:decode");
   const std::vector<AttentionProblem> problems = drawn_decode_problems(7, 200);
   CHECK(drawn_decode_problems(7, 200) == problems);
-  std::set<std::int64_t> head_dims, groups;
+  std::set<std::int64_t> head_dims, groups, pages;
   int single = 0, split = 0, mixed = 0, drafted = 0, few_keys = 0, many_keys = 0;
   for (const AttentionProblem& p : problems) {
     CAPTURE(describe(p));
@@ -65,6 +65,7 @@ TEST_CASE("drawn batches to decode are ones that gpu:decode takes, of every leng
     REQUIRE(!decode.refusal(p, Direction::forward, options));
     head_dims.insert(p.head_dim);
     groups.insert(p.group_size());
+    pages.insert(p.page_size);
     single += p.batch == 1;
     split += decode.programs(Direction::forward, p, options).size() == 2;
     mixed += !p.key_lengths.empty();
@@ -76,6 +77,7 @@ TEST_CASE("drawn batches to decode are ones that gpu:decode takes, of every leng
   }
   CHECK(head_dims == std::set<std::int64_t>{64, 128});
   CHECK(groups == std::set<std::int64_t>{1, 2, 4, 5, 8, 16});
+  CHECK(pages == std::set<std::int64_t>{0, 16, 32, 64, 128, 256});
   for (const int count : {single, mixed, drafted, few_keys, many_keys}) CHECK(count > 10);
   CHECK(split > 50);
   CHECK(split < 150);

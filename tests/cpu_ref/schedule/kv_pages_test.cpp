@@ -10,6 +10,7 @@
 
 #include "cpu_ref/kernels/kernel.hpp"
 #include "cpu_ref/numeric/random_inputs.hpp"
+#include "cpu_ref/schedule/kv_page_rows.hpp"
 #include "tests/random_problems.hpp"
 
 namespace tilescope {
@@ -44,6 +45,19 @@ TEST_CASE("each page of a pool has the keys of one batch entry, some belong to n
   CHECK(!std::is_sorted(table.entries.begin(), table.entries.begin() + 19));
   CHECK(table.page_of(1, 69) == table.entries[24 + 4]);
   CHECK(table.entries[24 + 5] == KvPageTable::kNoPage);
+}
+
+TEST_CASE("a table in whole sectors has the same pages, and none behind them") {
+  const KvPageTable table{
+      .page_size = 16, .row = 3, .pool = 9, .entries = {4, 2, 7, 0, 8, KvPageTable::kNoPage}};
+  const KvPageTable whole = in_whole_sectors(table);
+  CHECK(whole.row == 8);
+  REQUIRE(whole.entries.size() == 16);
+  for (std::int64_t batch = 0; batch < 2; ++batch) {
+    for (std::int64_t key = 0; key < 48; ++key) CHECK(whole.page_of(batch, key) == table.page_of(batch, key));
+    CHECK(whole.page_of(batch, 48) == KvPageTable::kNoPage);
+  }
+  CHECK(in_whole_sectors(whole).entries == whole.entries);
 }
 
 TEST_CASE("pages, in whatever order, leave every kernel's results as they are without") {

@@ -11,7 +11,7 @@ namespace tilescope::gpu::emulator::store_merging_test {
 /// The sectors that leave of stores of one CTA.
 class Stores {
  public:
-  explicit Stores(const StoreRuns& runs = {}) : merging_(runs) {}
+  explicit Stores(const StoreRuns& runs = {}) : runs_(runs), merging_(runs_) {}
 
   void load(std::uint32_t warp) { merging_.load(warp, barriers_); }
   void barrier() { ++barriers_; }
@@ -32,6 +32,7 @@ class Stores {
   void decide() {
     merging_.decide([&](std::uint32_t, std::uint64_t) { ++left_; });
   }
+  StoreRuns runs_;
   StoreMerging merging_;
   std::uint64_t barriers_ = 0, left_ = 0;
   std::uint32_t site_ = 0;

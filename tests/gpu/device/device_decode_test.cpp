@@ -107,6 +107,43 @@ TEST_CASE("gpu:decode: pages, of any size and in any order, change no bit") {
   }
 }
 
+TEST_CASE("gpu:flash2-mma: pages, of any size and in any order, change no bit") {
+  const GpuKernel& mma = find_gpu_kernel("gpu:flash2-mma");
+  const auto out_of = [&mma](TensorSet&& tensors) {
+    mma.row.run(mma.row.default_options(tensors.problem()), Direction::forward, tensors, nullptr);
+    return std::move(tensors);
+  };
+  for (const std::int64_t head_dim : {40, 64, 128, 256}) {
+    AttentionProblem problem = two_sequences(450);
+    problem.seqlen_q = 300;
+    problem.head_dim = head_dim;
+    const TensorSet contiguous = out_of(with_inputs(problem));
+    for (const std::int64_t page_size : {8, 16, 64, 512}) {
+      CAPTURE(head_dim);
+      CAPTURE(page_size);
+      problem.page_size = page_size;
+      check_same(out_of(with_inputs(problem)), contiguous);
+    }
+  }
+}
+
+TEST_CASE("gpu:flash2-mma: random problems in pages, each tile as its mirror's") {
+  const Kernel& kernel = find_gpu_kernel("gpu:flash2-mma").row;
+  for (unsigned seed = 1; seed <= 12; ++seed) {
+    ProblemGenerator random(seed);
+    const std::int64_t head_dim = 8 * random.between(1, 32);
+    AttentionProblem problem =
+        random.problem(kernel.default_options({.head_dim = head_dim})[PassName::forward].tile);
+    problem.head_dim = head_dim;
+    problem.dtype = random.chance(0.5) ? ElementType::fp16 : ElementType::bf16;
+    problem.dropout = 0;
+    if (random.chance(0.5)) problem = random.padded(problem);
+    problem.page_size = std::int64_t{8} << random.between(0, 6);
+    CAPTURE(seed);
+    judge_on_device(kernel, problem, kernel.default_options(problem), Direction::forward, seed % 2 == 0);
+  }
+}
+
 TEST_CASE("gpu:decode: splits of fixed length give a sequence the same bits beside longer ones") {
   const AttentionProblem shorter = two_sequences(450), longer = two_sequences(1000);
   TensorSet inputs = with_inputs(shorter);

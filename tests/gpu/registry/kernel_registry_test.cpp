@@ -173,7 +173,7 @@ TEST_CASE(
   CHECK(decode.first_choice(problem));
   REQUIRE(passes().size() == 2);
   CHECK(passes()[0].num_ctas() == 8 * passes()[0].splits.count);  // a q tile a group
-  CHECK(passes()[0].splits.count == 14);                          // 112 of 132 SMs
+  CHECK(passes()[0].splits.count == 16);                          // 128 of 132 SMs
   problem.seqlen_q = 4;
   CHECK(decode.first_choice(problem));
   problem.seqlen_q = 5;  // 20 rows

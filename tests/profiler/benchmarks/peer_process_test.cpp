@@ -62,6 +62,23 @@ TEST_CASE("peers are told of groups, both lengths, those of batch entries and th
   CHECK(process.time("a:b", problem, Direction::forward, {}).lacks.empty());
 }
 
+TEST_CASE("peers are told of pages, the mask and the score modifiers that are there") {
+  PeerProcess process(shell(kHello + R"(
+    read request; case $request in
+    *'"mask":{"kind":"sink","numbers":[4]}'*'"page_size":16'*'"score_mods":{"softcap":50.0}'*) echo '{"samples_s": [1.0]}';;
+    *) echo '{"lacks": "another problem"}';; esac
+    read request; case $request in
+    *'"mask":null'*'"page_size":0'*'"score_mods":{}'*) echo '{"samples_s": [1.0]}';; esac)"),
+                      5);
+  AttentionProblem problem = kProblem;
+  problem.page_size = 16;
+  problem.window_left = 8;
+  problem.mask = {MaskKind::sink, {4}};
+  problem.score_mods.softcap = 50;
+  CHECK(process.time("a:b", problem, Direction::forward, {}).lacks.empty());
+  CHECK(process.time("a:b", kProblem, Direction::forward, {}).lacks.empty());
+}
+
 TEST_CASE("a missing interpreter or library is named, with what works instead") {
   CHECK(lack_of({"no-such-python"}).find("no-such-python") != std::string::npos);
   const std::string lack = lack_of(shell(R"(echo '{"lacks": "no torch"}')"));

@@ -69,8 +69,8 @@ struct Flash3Columns : Flash3Consumer<kType, kShape> {
   /// Puts this warp's queries of P or dS, rounded, into a tile of all keys.
   __device__ __forceinline__ void store_scores(const std::uint32_t (&pairs)[kScores / 2],
                                                std::uint32_t tile) const {
-    sm90::store_operand_transposed<kShape.ds_tile()>(
-        pairs, tile + 128u * static_cast<std::uint32_t>(first_key()), 16 * warp(), computed_again(lane()));
+    const std::uint32_t own = tile + 128u * static_cast<std::uint32_t>(first_key());
+    sm90::store_operand_transposed<kShape.ds_tile()>(pairs, own, 16 * warp(), computed_again(lane()));
     sm90::fence_async_proxy();
   }
 

@@ -2,10 +2,10 @@
 // Flash3Split::specialised, warpgroup specialisation: one warpgroup makes S and P and sums dV, the other
 // makes dP and dS and sums dK, each of all queries and columns. P^T and dS^T are left operands in registers
 // of who made them, so that shared memory carries P once, number by number from a thread to its twin, and dS
-// once, for dQ, of which each warpgroup sums half of the columns, 64 at a time (of 192 the first warpgroup
-// 128). The first walks ahead: it has S and the exponentials of the next tile while the other has dS, dK and
-// dQ of this one, and dO, in its single buffer, is used by both at once and early. All that they wait for are
-// each other's data; there is no barrier of both in the walk.
+// once, for dQ, of which each warpgroup sums half of the columns, 64 at a time. The first walks ahead: it has
+// S and the exponentials of the next tile while the other has dS, dK and dQ of this one, and dO, in its
+// single buffer, is used by both at once and early. All that they wait for are each other's data; there is no
+// barrier of both in the walk.
 //
 // What each step gave, and what was tried and left out: ../NOTES.md.
 #pragma once
@@ -41,11 +41,10 @@ struct Flash3Specialised : Flash3Consumer<kType, kShape, kGroup> {
   using Base = Flash3Consumer<kType, kShape, kGroup>;
   using Base::args, Base::shared, Base::thread, Base::kBoxes, Base::kSums;
   static constexpr int kPassNumbers = 32;  // 64 queries and 64 columns of dQ
-  static constexpr int kPasses = kBoxes / 2;
 
   static_assert(kShape.tile == TileShape{64, 64} && kShape.dout_stages == 1);
-  static_assert(kBoxes == 2 * kPasses && kPasses <= 2 && kShape.dq_stages() == 2,
-                "a pass has as many boxes as there are buffers");
+  static_assert(kBoxes == 4 && kShape.dq_stages() == 2,
+                "of two passes each has as many boxes as there are buffers");
 
   /// dQ = dS K: 64 of this warpgroup's columns
   __device__ __forceinline__ void multiply_keys(float (&dq)[kPassNumbers], int pass, std::uint32_t ds) const {
@@ -96,7 +95,6 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
                                               Flash3BackwardShared<kShape> shared, const unsigned char* bytes,
                                               int thread, float (&dv)[kShape.head_dim / 2]) {
   using Role = Flash3Specialised<kType, kShape, 0>;
-  constexpr bool kTwoPasses = Role::kPasses == 2;
   Role role{{args, shared, bytes, 0, thread}};
   const Flash3KvItem item;
   const Flash3Stream<kShape> stream(args, item.index());
@@ -117,9 +115,7 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
     sm90::wait(shared.q_full(q.stage), q.full_parity(), "Q");
     sm90::fence_wgmma();
     role.multiply_transposed(scores, shared.k(), shared.q(q.stage));
-    if constexpr (kTwoPasses) {
-      if (tile > 1) role.template put_pass<1>(late_dq);
-    }
+    if (tile > 1) role.template put_pass<1>(late_dq);
     if (tile > 0) sm90::wait(shared.ds_full(0), before.full_parity(), "dS");
     sm90::fence_wgmma();
     role.multiply_keys(dq, 0, ds_before);  // of the first tile, what nobody uses
@@ -152,17 +148,13 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
     role.multiply_queries(dv, probs, shared.dout(0));
     sm90::wait_for_wgmma<1>();
     if (tile > 0) role.template put_pass<0>(dq);
-    if constexpr (kTwoPasses) {
-      sm90::fence_wgmma();
-      role.multiply_keys(dq, 1, ds_before);
-    }
-    sm90::wait_for_wgmma<kTwoPasses>();
+    sm90::fence_wgmma();
+    role.multiply_keys(dq, 1, ds_before);
+    sm90::wait_for_wgmma<1>();
     sm90::arrive(shared.dout_empty(0));
     sm90::wait_for_wgmma<0>();
-    if constexpr (kTwoPasses) {
 #pragma unroll
-      for (int i = 0; i < Role::kPassNumbers; ++i) late_dq[i] = away_from_wgmma(dq[i], zero);
-    }
+    for (int i = 0; i < Role::kPassNumbers; ++i) late_dq[i] = away_from_wgmma(dq[i], zero);
     if constexpr (kObserved) {
       sm90::log_masked(TileLogEntry(args.log, tile, item.index()), &DeviceTileState::accum, dv,
                        kShape.tile.block_n, thread);
@@ -172,21 +164,17 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
     ++tile;
   });
   if (tile > 0) {  // dQ of the last tile
-    if constexpr (kTwoPasses) {
-      if (tile > 1) role.template put_pass<1>(late_dq);
-    }
+    if (tile > 1) role.template put_pass<1>(late_dq);
     sm90::wait(shared.ds_full(0), before.full_parity(), "dS");
     const std::uint32_t ds = shared.ds(tile & 1 ^ 1);
     sm90::fence_wgmma();
     role.multiply_keys(dq, 0, ds);
     sm90::wait_for_wgmma<0>();
     role.template put_pass<0>(dq);
-    if constexpr (kTwoPasses) {
-      sm90::fence_wgmma();
-      role.multiply_keys(dq, 1, ds);
-      sm90::wait_for_wgmma<0>();
-      role.template put_pass<1>(dq);
-    }
+    sm90::fence_wgmma();
+    role.multiply_keys(dq, 1, ds);
+    sm90::wait_for_wgmma<0>();
+    role.template put_pass<1>(dq);
   }
 }
 
@@ -197,7 +185,6 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
                                                 const unsigned char* bytes, int thread,
                                                 float (&dk)[kShape.head_dim / 2]) {
   using Role = Flash3Specialised<kType, kShape, 1>;
-  constexpr bool kTwoPasses = Role::kPasses == 2;
   Role role{{args, shared, bytes, 1, thread}};
   const Flash3KvItem item;
   const Flash3Stream<kShape> stream(args, item.index());
@@ -216,11 +203,9 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
     sm90::fence_wgmma();
     role.multiply_transposed(dprobs, shared.v(), shared.dout(0));
     if (tile > 0) role.template put_pass<0>(late_dq);
-    if constexpr (kTwoPasses) {
-      sm90::fence_wgmma();
-      role.multiply_keys(dq, 1, ds_before);  // of the first tile, what nobody uses
-    }
-    sm90::wait_for_wgmma<kTwoPasses>();
+    sm90::fence_wgmma();
+    role.multiply_keys(dq, 1, ds_before);  // of the first tile, what nobody uses
+    sm90::wait_for_wgmma<1>();
     if constexpr (kObserved) {
       sm90::log_visible(TileLogEntry(args.log, tile, item.index()), &DeviceTileState::dprobs, dprobs, 1.0f,
                         args.band, stream.n_block * kShape.tile.block_n, m_block * kShape.tile.block_m,
@@ -257,10 +242,8 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
     role.arrive_as_warp(shared.ds_full(0));
     sm90::fence_wgmma();
     role.multiply_queries(dk, dscores, shared.q(q.stage));
-    if constexpr (kTwoPasses) {
-      sm90::wait_for_wgmma<1>();
-      if (tile > 0) role.template put_pass<1>(dq);
-    }
+    sm90::wait_for_wgmma<1>();
+    if (tile > 0) role.template put_pass<1>(dq);
     sm90::wait(shared.ds_full(0), once.full_parity(), "dS of all warps");
     sm90::fence_wgmma();
     role.multiply_keys(dq, 0, ds);
@@ -279,12 +262,10 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
   });
   if (tile > 0) {
     role.template put_pass<0>(late_dq);
-    if constexpr (kTwoPasses) {
-      sm90::fence_wgmma();
-      role.multiply_keys(dq, 1, shared.ds(tile & 1 ^ 1));
-      sm90::wait_for_wgmma<0>();
-      role.template put_pass<1>(dq);
-    }
+    sm90::fence_wgmma();
+    role.multiply_keys(dq, 1, shared.ds(tile & 1 ^ 1));
+    sm90::wait_for_wgmma<0>();
+    role.template put_pass<1>(dq);
   }
   // Sums are scaled when they are rounded.
   const float scale = kShape.can_share() && args.dk_sums.data ? 1.0f : args.softmax_scale;

@@ -113,7 +113,8 @@ void check_forward() {
 template <typename Choice>
 void check_backward(const Case& c, DqStart start, int query_splits = 1) {
   constexpr auto kType = sm90::WgmmaType::bf16;
-  using Forward = Flash3ForwardChoice<flash3_forward_shape(Choice::shape.head_dim, Flash3Height::low).head_dim, true>;
+  using Forward =
+      Flash3ForwardChoice<flash3_forward_shape(Choice::shape.head_dim, Flash3Height::low).head_dim, true>;
   CAPTURE(to_string(start));
   const AttentionProblem problem = problem_of<kType, Choice>(c);
   ProgramOptions options = Flash3::default_options(problem);

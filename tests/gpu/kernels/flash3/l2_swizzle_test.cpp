@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "gpu/kernels/flash3/choices.hpp"
 #include "gpu/kernels/flash3/flash3.hpp"
 
 using namespace tilescope;
@@ -49,6 +50,24 @@ TEST_CASE("flash3's fused backward pass has L2 swizzles that end together, of no
   AttentionProblem lone = causal(1, 8, 34331, 112);
   lone.heads_kv = 1;
   CHECK(Flash3::default_options(lone).query_splits > 1);
+}
+
+TEST_CASE("the first kv tile of a q tile stores its dQ where others do not wait for it head after head") {
+  const auto start = [](AttentionProblem problem, std::int64_t heads_kv) {
+    problem.heads_kv = heads_kv;
+    return Flash3::default_options(problem).dq_start;
+  };
+  const AttentionProblem triangle = causal(4, 8, 4096, 128);
+  AttentionProblem window = triangle;
+  window.window_left = 1000;
+  window.window_right = 0;
+  CHECK(start(triangle, 8) == DqStart::in_order);
+  CHECK(start(triangle, 2) == DqStart::cleared);
+  CHECK(start(window, 2) == DqStart::in_order);
+  CHECK(start(causal(4, 8, 4096, 192), 8) == DqStart::in_order);
+  CHECK(start(causal(4, 8, 4096, 96), 8) == DqStart::cleared);
+  CHECK(flash3_sees_evenly(window));
+  CHECK(!flash3_sees_evenly(triangle));
 }
 
 TEST_CASE("an ordered backward pass and the forward pass keep the L2 swizzle that K and V allow") {
@@ -110,6 +129,13 @@ TEST_CASE(
   CHECK(Flash3::default_options(few).pack_gqa);
   few.causal = true;
   CHECK(!Flash3::default_options(few).pack_gqa);
+  AttentionProblem decoded = causal(1024, 2, 40, 72);  // two heads' 80 rows fill one tile of 128
+  decoded.heads_kv = 1;
+  decoded.seqlen_k = 4806;
+  CHECK(Flash3::default_options(decoded).pack_gqa);
+  CHECK(forward_tile(decoded) == TileShape{128, 128});
+  CHECK(forward_tile(causal(7, 1, 4490, 112)) == TileShape{128, 128});  // of 192 rows 168 tiles, of 128 252
+  CHECK(forward_tile(causal(4, 32, 4096, 112)) == TileShape{192, 96});
   CHECK(forward_tile(causal(4, 32, 4096, 64)) == TileShape{256, 64});
   CHECK(forward_tile(causal(4, 32, 4096, 128)) == TileShape{128, 128});
   CHECK(forward_tile(causal(1, 1, 300, 128)) == TileShape{64, 128});

@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""reports/decode/README.md, from the records beside it: what tests/device_gate/decode and variants wrote on one card.
+
+    page.py            make the page
+    page.py --check    say whether it is the one that the records make
+"""
+
+import gzip
+import json
+import math
+import statistics
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[3] / "reports/decode"
+PAGE = FOLDER / "README.md"
+LEAST_OF_BEST, LEAST_OF_ANY, LEAST_OF_PAGES, MOST_OF_FIXED = 1.00, 0.92, 0.95, 1.05
+DRAWN = ("decode-drawn", "decode-drawn-2")
+DRAM_BYTES_PER_S = 4.25e12  # a copy's, as `ceilings` measured it on an H200
+
+
+def runs(name):
+    path = FOLDER / f"{name}.json.gz"
+    return json.load(gzip.open(path))["runs"] if path.exists() else []
+
+
+def record(name):
+    return json.load(gzip.open(FOLDER / f"{name}.json.gz"))
+
+
+def seconds(run, direction="forward"):
+    return next((p["time"]["median_s"] for p in run["passes"] if p["direction"] == direction and "time" in p), None)
+
+
+def beside(name):
+    """(problem, own seconds, {peer: seconds}) of each problem of a record."""
+    by_problem = {}
+    for run in runs(name):
+        by_problem.setdefault(json.dumps(run["problem"], sort_keys=True), []).append(run)
+    for text, those in by_problem.items():
+        own = [run for run in those if run["kernel"].startswith("gpu:")]
+        peers = {run["kernel"]: seconds(run) for run in those if not run["kernel"].startswith("gpu:")}
+        if own and peers:
+            yield json.loads(text), seconds(own[0]), peers
+
+
+def called(problem):
+    keys = f"N{problem['seqlen_k']}" if not problem.get("key_lengths") else f"N up to {problem['seqlen_k']}"
+    heads = f"H{problem['heads']}/{problem['heads_kv']}"
+    drafts = f" Nq{problem['seqlen_q']}" if problem["seqlen_q"] > 1 else ""
+    pages = f" pages of {problem['page_size']}" if problem.get("page_size") else ""
+    return f"B{problem['batch']} {heads}{drafts} {keys} D{problem['head_dim']} {problem['dtype']}{pages}"
+
+
+def kv_bytes(problem):
+    keys = sum(problem.get("key_lengths") or [problem["seqlen_k"]] * problem["batch"])
+    return 2 * 2 * keys * problem["heads_kv"] * problem["head_dim"]
+
+
+def mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def named():
+    yield "| batch, q = 1 | gpu:decode | TB/s of K and V | cuDNN | FlashAttention-2 | FlashInfer | of the best |"
+    yield "|---|---:|---:|---:|---:|---:|---:|"
+    for problem, own, peers in beside("decode-bench"):
+        times = [f"{1e6 * peers[name]:.1f}" if name in peers else "-" for name in
+                 ("pytorch:cudnn", "pytorch:flash2", "flashinfer:decode")]
+        yield (f"| {called(problem)} | {1e6 * own:.1f} us | {kv_bytes(problem) / own / 1e12:.2f} | {' | '.join(times)} | "
+               f"{min(peers.values()) / own:.2f} |")
+
+
+def strata(name):
+    classes = {}
+    for problem, own, peers in beside(name):
+        ratio = min(peers.values()) / own
+        groups = ["all", "in pages" if problem.get("page_size") else "in rows",
+                  "lengths of their own" if problem.get("key_lengths") else "one length",
+                  f"head_dim {problem['head_dim']}", "N >= 16K" if problem["seqlen_k"] >= 16384 else "N < 16K"]
+        for group in groups:
+            classes.setdefault(group, []).append((ratio, called(problem)))
+    return classes
+
+
+def drawn():
+    for number, name in enumerate(DRAWN, 1):
+        classes = strata(name)
+        if not classes:
+            continue
+        told = []
+        for group in sorted(classes, key=lambda group: (group != "all", group)):
+            ratios = sorted(classes[group])
+            middle = statistics.median(r for r, _ in ratios)
+            told.append(f"{group} ({len(ratios)}) {mean([r for r, _ in ratios]):.2f}, median {middle:.2f}, worst {ratios[0][0]:.2f}")
+        every = sorted(classes["all"])
+        seed = record(name)["argv"][record(name)["argv"].index("--seed") + 1]
+        yield (f"- **Draw {number}**, seed {seed}, of the best library, geometric means: {'; '.join(told)}. "
+               f"{sum(ratio >= LEAST_OF_BEST for ratio, _ in every)} of {len(every)} are at least level, "
+               f"{sum(ratio < LEAST_OF_ANY for ratio, _ in every)} below {LEAST_OF_ANY}; the worst is {every[0][1]}.")
+
+
+def splits():
+    by_length = {}
+    for run in runs("decode-splits"):
+        policy = run["passes"][0].get("splits", "1")
+        by_length.setdefault(run["problem"]["seqlen_k"], []).append((policy, seconds(run)))
+    told = []
+    for length, times in sorted(by_length.items()):
+        best = min(t for _, t in times)
+        fixed = min((t, p) for p, t in times if p.startswith("fixed"))
+        told.append(f"{length // 1024}K {fixed[0] / best:.2f} ({fixed[1]})")
+    return (f"- Splits of fixed length, which leave a sequence's bits alone whatever is beside it, beside the best splits of the run, "
+            f"B1: {', '.join(told)}; at most {MOST_OF_FIXED} was wanted.")
+
+
+def pages():
+    told = []
+    for name in ("decode-pages", "prefill-pages"):
+        by_base = {}
+        for run in runs(name):
+            problem = dict(run["problem"])
+            size = problem.pop("page_size", 0)
+            by_base.setdefault(json.dumps(problem, sort_keys=True), {})[size] = seconds(run)
+        for text, times in by_base.items():
+            problem = json.loads(text)
+            rates = ", ".join(f"{size}: {times[0] / t:.2f}" for size, t in sorted(times.items()) if size)
+            told.append(f"{'decoding' if name.startswith('decode') else 'prefill'} {called(problem)} {rates}")
+    return f"- The rate with pages of so many keys over that without: {'; '.join(told)}. At least {LEAST_OF_PAGES} was wanted."
+
+
+def bytes_of(names):
+    for name in names:
+        for run in runs(name):
+            yield run["problem"], run["passes"]
+
+
+def counted():
+    reads, writes, dram, shares = [], [], [], []
+    for problem, passes in bytes_of(("decode-bytes", "decode-bytes-pages", "decode-bytes-long", "decode-bytes-mixed")):
+        forward = passes[0]
+        measured, formula = forward["measured"], forward["closed_form"]
+        reads.append(abs(measured["sm_l2_read_bytes"] / formula["sm_l2_read_bytes"] - 1))
+        if forward.get("pack_gqa"):
+            dram.append(measured["dram_read_bytes"] / formula["compulsory_read_bytes"] - 1)
+        writes.append(measured["sm_l2_write_bytes"] - formula["sm_l2_write_bytes"])
+        combined = sum(p["measured"]["sm_l2_read_bytes"] + p["measured"]["sm_l2_write_bytes"] for p in passes[1:])
+        shares.append(combined / measured["sm_l2_read_bytes"])
+    by_packing = {run["passes"][0].get("pack_gqa", False): run["passes"][0] for run in runs("decode-bytes")}
+    packed, alone = by_packing[True]["measured"], by_packing[False]["measured"]
+    return (f"- Counters of {len(reads)} launches: reads between SMs and L2 differ from the closed form by at most {100 * max(reads):.3f} %, "
+            f"and at DRAM from what must be read by at most {100 * max(dram):.2f} %. The pass that combines moves at most "
+            f"{100 * max(shares):.2f} % of the bytes. Writes are up to {max(writes) / 1e3:.1f} kB more than the formula says, in part "
+            f"because rows of LSE of a few heads are parts of sectors. **Packing** the 4 heads of a group divides what SMs read by "
+            f"{alone['sm_l2_read_bytes'] / packed['sm_l2_read_bytes']:.2f}, and what DRAM reads by "
+            f"{alone['dram_read_bytes'] / packed['dram_read_bytes']:.2f}: it shows at one boundary only.")
+
+
+def variant_called(problem):
+    mask = problem.get("mask", "")
+    name = mask.split(":")[0] + (" mask" if mask else "")
+    for key in ("softcap", "alibi", "learned_sink", "log_bias"):
+        if problem.get(key):
+            name = key.replace("_", " ")
+    window = f"window of {problem['window'][0] + 1}" if problem["window"][0] >= 0 else ""
+    return ", ".join(filter(None, ("causal" if problem["causal"] else "full", window, name)))
+
+
+def variants():
+    yield "| gpu:flash2-mma | forward | of FlexAttention | backward | of FlexAttention |"
+    yield "|---|---:|---:|---:|---:|"
+    rows = {}
+    for direction, name in (("forward", "variants-bench-fwd"), ("backward", "variants-bench-bwd")):
+        for run in runs(name):
+            row = rows.setdefault(json.dumps(run["problem"], sort_keys=True), {})
+            flops = sum(p.get("executed_flops", 0) for p in run["passes"] if p["direction"] == direction)
+            row[run["kernel"], direction] = (seconds(run, direction), flops)
+    for text, row in rows.items():
+        cells = []
+        for direction in ("forward", "backward"):
+            own, flops = row["gpu:flash2-mma", direction]
+            flex = row.get(("pytorch:flex", direction))
+            cells += [f"{1e3 * own:.2f} ms, {flops / own / 1e12:.0f} TFLOP/s", f"{flex[0] / own:.2f}" if flex else "-"]
+        yield f"| {variant_called(json.loads(text))} | {' | '.join(cells)} |"
+
+
+def make():
+    machine = record("decode-bench")["machine"]
+    lines = [
+        "# Decoding, pages, masks and score modifiers on an " + machine["name"],
+        "",
+        f"From [records](.) that `tests/device_gate/decode` and `tests/device_gate/variants` wrote, beside {machine['libraries']}, each judged "
+        "before it was timed, L2 cold. This page is made by `analysis/studies/serving/page.py`. A library that knows no pages read rows. Splits "
+        "were chosen by an earlier run of draw 1, and by nothing of draw 2. After these records the pass that combines and the splits of few q tiles "
+        "changed once more; that is not measured here.",
+        "",
+        *named(), "", *drawn(), splits(), pages(), counted(), "",
+        "B2 H16 N8192 D128 bf16; TFLOP/s are of whole visited tiles. Time in proportion to them within 5 %, modifiers for at most 3 % and the "
+        "soft cap for 10 % were wanted: one instance for every mask and modifier, on narrower tiles, does not give that.",
+        "",
+        *variants(), "",
+        "What users are told, and what it comes to here: *packing a group's heads saves memory traffic*: not at DRAM; *pages cost nothing, or "
+        "bandwidth*: no bytes, but instructions and waiting, which show where few CTAs share an SM; *a mask or modifier is free once its tiles "
+        "are skipped*: the instance that looks it up is slower in every tile.",
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    made = make()
+    if sys.argv[1:] == ["--check"]:
+        sys.exit(0 if PAGE.read_text() == made else f"{PAGE} is out of date: {Path(__file__).name} makes it")
+    PAGE.write_text(made)
