@@ -59,8 +59,7 @@ std::optional<std::string> lack_of_pages(const AttentionProblem& problem) {
   }
   if (problem.head_dim % 8 == 0) return std::nullopt;
   return "reads pages only of rows that are whole 16 bytes: head_dim must be a multiple of 8, or page_size "
-         "left "
-         "out";
+         "left out";
 }
 
 }  // namespace
@@ -97,8 +96,7 @@ std::optional<std::string> Flash2Mma::lack(const AttentionProblem& problem, cons
     return std::nullopt;
   }
   return "normalises at each step in fp16, up to head_dim 128, on its own tiles and without anything beside "
-         "a "
-         "band";
+         "a band";
 }
 
 std::vector<PassChoice> Flash2Mma::pass_choices(const AttentionProblem& problem, PassName pass) {

@@ -70,6 +70,7 @@ double end_as_issued(const Grid& grid, const std::vector<double>& costs) {
   }
   return queue.end();
 }
+
 /// When the pass ends. [us]
 double end_of_forward(const AttentionProblem& problem, const Flash3ForwardWay& way) {
   // us: before and behind all tiles, of a q tile's ends, of a kv tile that a mask cuts, two of a q tile at

@@ -10,11 +10,12 @@
 namespace tilescope {
 namespace {
 
-Flash3ForwardShape forward_shape(const TileProgram& program) {
-  const int head_dim = static_cast<int>(program.problem.head_dim);
+/// Of the height that has the tile; the whole one where none has.
+Flash3ForwardShape forward_shape(const AttentionProblem& problem, TileShape tile) {
+  const int head_dim = static_cast<int>(problem.head_dim);
   for (const Flash3Height height : {Flash3Height::low, Flash3Height::half}) {
     const Flash3ForwardShape shape = flash3_forward_shape(head_dim, height);
-    if (program.tile == shape.tile) return shape;
+    if (tile == shape.tile) return shape;
   }
   return flash3_forward_shape(head_dim);
 }
@@ -100,7 +101,7 @@ std::vector<Boxes> Flash3::boxes(const TileProgram& program) {
     return {boxes(q, shape.q_tile(), kEvictFirst), boxes(k, shape.kv_tile()), boxes(v, shape.kv_tile())};
   }
   if (program.name == PassName::forward) {
-    const Flash3ForwardShape shape = forward_shape(program);
+    const Flash3ForwardShape shape = forward_shape(program.problem, program.tile);
     return {boxes(q, shape.q_tile(), kEvictFirst), boxes(k, shape.kv_tile()), boxes(v, shape.kv_tile())};
   }
   if (program.name != PassName::dkdvdq) return {};
@@ -121,13 +122,9 @@ std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const P
   if (is_fp8(problem.dtype) && (splits || options.pack_gqa)) {
     return "splits keys and packs heads of 16-bit types alone";
   }
-  if (options.pack_gqa && problem.masked()) {
-    TileProgram forward;
-    forward.problem = problem;
-    forward.tile = options[PassName::forward].tile;
-    if (!forward_shape(forward).packs_masked) {
-      return "packs heads under a mask only in q tiles of 64 rows, and of 128 at head_dim 72 to 96";
-    }
+  if (options.pack_gqa && problem.masked() &&
+      !forward_shape(problem, options[PassName::forward].tile).packs_masked) {
+    return "packs heads under a mask only in q tiles of 64 rows, and of 128 at head_dim 72 to 96";
   }
   return std::nullopt;
 }
@@ -139,7 +136,7 @@ LaunchShape Flash3::launch_shape(const TileProgram& program) {
     return {shape.threads(), Flash3Fp8Layout(shape).end, 1};
   }
   if (program.name == PassName::forward) {
-    const Flash3ForwardShape shape = forward_shape(program);
+    const Flash3ForwardShape shape = forward_shape(program.problem, program.tile);
     return {shape.threads(), Flash3ForwardLayout(shape).end, 1};
   }
   if (program.name == PassName::dkdvdq) {
@@ -154,7 +151,7 @@ WarpWork Flash3::warp_work(const TileProgram& program) {
   if (is_fp8(program.problem.dtype) || program.ordered) return {};
   constexpr int kRows = 64;  // of a WGMMA
   if (program.name == PassName::forward) {
-    const Flash3ForwardShape shape = forward_shape(program);
+    const Flash3ForwardShape shape = forward_shape(program.problem, program.tile);
     if (shape.tile != program.tile) return {};
     return {.warps = shape.warps(),
             .in_flight = 2,
