@@ -41,6 +41,9 @@ struct ClosedFormBytes {
   std::int64_t sm_l2_write_bytes = 0;
   std::int64_t compulsory_read_bytes = 0;  // each tile that the pass needs from outside, once
   std::int64_t compulsory_write_bytes = 0;
+  /// Part of those at SM<->L2: words by which CTAs agree, a sector each.
+  std::int64_t word_read_bytes = 0;
+  std::int64_t word_write_bytes = 0;
   bool operator==(const ClosedFormBytes&) const = default;
 };
 

@@ -130,6 +130,8 @@ static void list(Fields& fields, Of<Fields, ClosedFormBytes>& bytes) {
   fields.required("sm_l2_write_bytes", kCount, bytes.sm_l2_write_bytes);
   fields.required("compulsory_read_bytes", kCount, bytes.compulsory_read_bytes);
   fields.required("compulsory_write_bytes", kCount, bytes.compulsory_write_bytes);
+  fields.unless(std::int64_t{0}, "word_read_bytes", kCount, bytes.word_read_bytes);
+  fields.unless(std::int64_t{0}, "word_write_bytes", kCount, bytes.word_write_bytes);
 }
 
 template <typename Fields>

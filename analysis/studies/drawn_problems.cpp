@@ -19,10 +19,8 @@ constexpr std::int64_t kShortest = 128, kLongest = 48 << 10;
 constexpr double kMostFlops = 8e12;  // forward: a few milliseconds
 constexpr std::int64_t kMostHeads = 2048;
 
-AttentionProblem draw(std::uint64_t seed, int index) {
-  Dice dice(seed, index);
-  AttentionProblem problem{.head_dim =
-                               kDrawnHeadDims[static_cast<std::size_t>(index) % std::size(kDrawnHeadDims)]};
+AttentionProblem draw(Dice dice, std::int64_t head_dim) {
+  AttentionProblem problem{.head_dim = head_dim};
   problem.dtype = dice.uniform() < 0.5 ? ElementType::fp16 : ElementType::bf16;
   problem.seqlen_k = dice.log_uniform(kShortest, kLongest);
   if (dice.uniform() < 0.15) problem.seqlen_k = (problem.seqlen_k + 63) / 64 * 64;
@@ -51,6 +49,18 @@ AttentionProblem draw(std::uint64_t seed, int index) {
   problem.heads = problem.heads_kv * group;
   problem.batch = groups / problem.heads_kv;
   validate(problem);
+  return problem;
+}
+
+constexpr std::int64_t kFp8HeadDims[] = {64, 128, 256};
+constexpr int kFp8Problems = 1 << 21;  // the first number of theirs: other dice than those of the others
+
+AttentionProblem draw_fp8(std::uint64_t seed, int index) {
+  AttentionProblem problem = draw(Dice(seed, kFp8Problems + index),
+                                  kFp8HeadDims[static_cast<std::size_t>(index) % std::size(kFp8HeadDims)]);
+  problem.dtype = ElementType::fp8e4m3;
+  problem.window_left = problem.window_right = -1;
+  if (problem.seqlen_q != problem.seqlen_k) problem.causal = false;
   return problem;
 }
 
@@ -137,7 +147,16 @@ std::vector<Ratio> ratios_of(const std::vector<RunEntry>& runs, const std::strin
 
 std::vector<AttentionProblem> drawn_problems(std::uint64_t seed, int count) {
   std::vector<AttentionProblem> problems;
-  for (int i = 0; i < count; ++i) problems.push_back(draw(seed, i));
+  for (int i = 0; i < count; ++i) {
+    problems.push_back(
+        draw(Dice(seed, i), kDrawnHeadDims[static_cast<std::size_t>(i) % std::size(kDrawnHeadDims)]));
+  }
+  return problems;
+}
+
+std::vector<AttentionProblem> drawn_fp8_problems(std::uint64_t seed, int count) {
+  std::vector<AttentionProblem> problems;
+  for (int i = 0; i < count; ++i) problems.push_back(draw_fp8(seed, i));
   return problems;
 }
 

@@ -17,6 +17,10 @@ namespace tilescope {
 /// work to many for each multiprocessor.
 std::vector<AttentionProblem> drawn_problems(std::uint64_t seed, int count);
 
+/// The same of e4m3, to be timed forward: head dimensions 64, 128 and 256 in turn, causal or full, which are
+/// those that cuDNN has fp8 attention for.
+std::vector<AttentionProblem> drawn_fp8_problems(std::uint64_t seed, int count);
+
 /// The same of few queries and many keys: 200 to 256K log-uniform, up to 256 sequences of at most 8 GB of K
 /// and V, groups of 1 to 16; one query or some drafted ones; in part with lengths of their own.
 std::vector<AttentionProblem> drawn_decode_problems(std::uint64_t seed, int count);

@@ -213,10 +213,11 @@ void set_words(TileProgram& program) {
   program.words.pass = page_words(program);
   if (program.work_counter) {  // each CTA, a block's, asks it once; the last one clears it
     program.words.cta = {1, 1};
-    program.words.pass = program.words.pass + WordAccesses{0, 1};
+    program.words.pass = program.words.pass + WordAccesses{.stored = 1};
   }
   if (program.dq_start == DqStart::cleared) return;
-  if (program.name == PassName::delta) program.words.cta = {0, 1};  // clears all flags of a q tile at once
+  if (program.name == PassName::delta)
+    program.words.cta = {.stored = program.dq_flags};  // cleared, of a q tile
   if (program.name != PassName::dkdvdq) return;
   // Who claims asks and tells whatever he finds; who stores in order need not ask.
   const std::int64_t claims = program.dq_start == DqStart::claimed ? 1 : 0;

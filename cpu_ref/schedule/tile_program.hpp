@@ -41,29 +41,55 @@ struct TileAccess {
 /// What crosses between an SM and L2 at the least. [bytes]
 inline constexpr std::int64_t kSectorBytes = 32;
 
-/// A tensor that the copy engine (TMA) loads, by boxes of so many rows of panels of so many bytes: those of a
-/// tile that begin inside the tensor. A box crosses SM<->L2 whole, zeros beyond the tensor included, by a
-/// panel's row: the sectors that its data touch, and as many as its zeros fill. So a whole panel that begins
-/// inside a sector takes one sector more, and one in which the row ends inside a sector always does. Counted
-/// on an H200 and an H100 at each multiple of 8: head_dim 72 in 16 bits takes 304 bytes for rows of 144.
-/// Rows lie one after the other and are multiples of 16 bytes; there is no padding.
-/// Of numbers of heads: each is asked for by itself, and comes in a panel, a sector.
+/// What asks for a tile, where more crosses than its bytes. Each was counted on an H200 or an H100 at
+/// multiples of 8 elements; rows lie one after the other and are multiples of 16 bytes, or one number; no
+/// padding.
+enum class AskedBy : std::uint8_t {
+  /// The copy engine (TMA), by those boxes of a tile that begin inside the tensor. A box crosses SM<->L2
+  /// whole,
+  /// zeros beyond the tensor included, by a panel's row: the sectors that its data touch, and as many as its
+  /// zeros fill. So a whole panel that begins inside a sector takes one sector more, and one in which the row
+  /// ends inside a sector always does: head_dim 72 in 16 bits takes 304 bytes for rows of 144. Of numbers of
+  /// heads: each is asked for by itself, and comes in a panel, a sector.
+  boxes,
+  stored_boxes,  // the copy engine stores them: of a panel's row the sectors that its data touch
+  /// Copies of 16 bytes past L1 (cp.async.cg): a sector comes for each 32 bytes of shared memory that a part
+  /// of
+  /// it goes to. Rows begin at such a place there; those of one number lie there as they lie in memory.
+  copies,
+  /// Loads of panel_bytes that lie one after the other, from each row on where a row has several: the sectors
+  /// that these touch.
+  pieces,
+  /// Of numbers of rows, of which each head's begin at a sector: copies as above, or loads of panel_bytes at
+  /// a
+  /// time, and one by one of the last ones, which are fewer.
+  aligned_copies,
+  aligned_runs,
+};
+
+/// Of what a tile of the tensor consists where it crosses.
 struct Boxes {
   TensorName tensor;
   int rows = 0;
   int panel_bytes = 0;
   bool evict_first = false;  // the L2 is asked to give up these lines before all others
+  AskedBy asked_by = AskedBy::boxes;
   bool operator==(const Boxes&) const = default;
+
+  bool stored() const { return asked_by == AskedBy::stored_boxes; }
 };
 
-/// Accesses to words in memory by which CTAs agree, or that tell them what to do, each of a sector.
+/// Accesses to words in memory by which CTAs agree, or that tell them what to do: loads, atomics and
+/// reductions of a sector each, and plain stores of four bytes.
 struct WordAccesses {
-  std::int64_t asked = 0, told = 0;
+  std::int64_t asked = 0, told = 0, stored = 0;
 
   std::int64_t asked_bytes() const { return kSectorBytes * asked; }
-  std::int64_t told_bytes() const { return kSectorBytes * told; }
-  WordAccesses operator+(WordAccesses other) const { return {asked + other.asked, told + other.told}; }
-  WordAccesses operator*(std::int64_t times) const { return {times * asked, times * told}; }
+  std::int64_t told_bytes() const { return kSectorBytes * told + 4 * stored; }
+  WordAccesses operator+(WordAccesses other) const {
+    return {asked + other.asked, told + other.told, stored + other.stored};
+  }
+  WordAccesses operator*(std::int64_t times) const { return {times * asked, times * told, times * stored}; }
   bool operator==(const WordAccesses&) const = default;
 };
 
@@ -176,7 +202,7 @@ struct TileProgram {
   std::vector<Operand> init, prologue;
   std::vector<std::vector<Operand>> phases;
   std::vector<Operand> epilogue;
-  std::vector<Boxes> boxes;  // of operands that are loaded so: what a kernel's row says
+  std::vector<Boxes> boxes;  // of operands of which more crosses than their bytes: what a kernel's row says
   /// The same: how many warps ask for each entry's bit in tables (visit_tables.hpp), in which CTAs find what
   /// they visit; 0: they compute it.
   int bit_reads = 0;
@@ -270,9 +296,11 @@ struct TileProgram {
   /// An estimate for kernels that state no launch shape: each tile that a CTA loads has a buffer, streamed
   /// tiles `stages` of them. [bytes]
   std::int64_t shared_bytes(int stages = 2) const;
-  /// What crosses, where `tensor` is loaded by boxes, beside the bytes of rows [begin, end) of the
-  /// `head`-th of its (batch, head) pairs, which are tiles of access_tile() from `begin` on; 0 elsewhere.
-  std::int64_t filled_bytes(TensorName tensor, std::int64_t head, std::int64_t begin, std::int64_t end) const;
+  /// What crosses, where the operand is among `boxes`, beside the bytes of rows [begin, end) of the `head`-th
+  /// of its (batch, head) pairs, which are tiles of access_tile() from `begin` on; 0 elsewhere.
+  std::int64_t filled_bytes(const Operand& operand, std::int64_t head, std::int64_t begin,
+                            std::int64_t end) const;
+  const Boxes* boxes_of(const Operand& operand) const;
   /// Those of the whole pass, with so many accesses of kind store_then_reduce that store and that reduce.
   WordAccesses word_accesses(std::int64_t first_sums, std::int64_t later_sums) const {
     return words.pass + words.cta * num_ctas() + words.first_sum * first_sums + words.later_sum * later_sums;

@@ -66,6 +66,14 @@ void require_taken(const Kernel& row, const AttentionProblem& problem, Direction
   }
 }
 
+/// Of one head of a tensor. Heads of FlashAttention-1's m and l, which are nobody's but the kernels', begin
+/// at sectors, so that several rows can be loaded at once.
+std::int64_t elements_of_head(TensorName name, const TensorExtent& extent) {
+  constexpr std::int64_t kRowsOfSector = 8;
+  const bool own = name == TensorName::row_max || name == TensorName::row_sum;
+  return own ? ceil_div(extent.rows, kRowsOfSector) * kRowsOfSector : extent.rows * extent.cols;
+}
+
 }  // namespace
 
 DeviceSession::DeviceSession(const Kernel& row, PassLauncher launch, const AttentionProblem& problem,
@@ -80,13 +88,13 @@ DeviceSession::DeviceSession(const Kernel& row, PassLauncher launch, const Atten
   }
   const std::set<TensorName> names = tensors_of(programs_);
   std::vector<std::int64_t> footprints;
-  for (TensorName name : names) footprints.push_back(DeviceBuffer::footprint_bytes(extent_of(name).bytes()));
+  for (TensorName name : names) footprints.push_back(DeviceBuffer::footprint_bytes(bytes_of(name)));
   const std::int64_t free_before = check_free_memory(problem, footprints, kernel_name_);
   std::optional<PagePool> pool;
   if (placement) pool.emplace(footprints, *placement);
   for (TensorName name : names) {
-    buffers_.emplace(
-        name, DeviceBuffer(std::string(to_string(name)), extent_of(name).bytes(), pool ? &*pool : nullptr));
+    buffers_.emplace(name,
+                     DeviceBuffer(std::string(to_string(name)), bytes_of(name), pool ? &*pool : nullptr));
   }
   pool.reset();  // the pages that no tensor took are free again
   device_bytes_ = free_before - device_memory().free_bytes;
@@ -105,6 +113,11 @@ DeviceSession::DeviceSession(const Kernel& row, PassLauncher launch, const Atten
   key_lengths_ = uploaded("key lengths", lengths, stream());
 }
 
+std::int64_t DeviceSession::bytes_of(TensorName name) const {
+  const TensorExtent extent = extent_of(name);
+  return extent.batch * extent.heads * extent.splits * elements_of_head(name, extent) * extent.element_bytes;
+}
+
 TensorExtent DeviceSession::extent_of(TensorName name) const {
   if (lies_in_pages(problem_, name)) return pool_extent(problem_, name, kv_pages_);
   return tensor_extent(problem_, name, programs_.front().splits.count);
@@ -114,12 +127,12 @@ DeviceTensor DeviceSession::device_tensor(TensorName name) const {
   const auto found = buffers_.find(name);
   if (found == buffers_.end()) return {};
   const TensorExtent extent = extent_of(name);
-  const std::int64_t per_batch = extent.heads * extent.rows * extent.cols;
+  const std::int64_t per_head = elements_of_head(name, extent), per_batch = extent.heads * per_head;
   // Only the (B, H, N, D) operands of a model come in two layouts; LSE, delta and N x N matrices do not.
   const bool by_row = layout_ == TensorLayout::bnhd && extent.cols == problem_.head_dim &&
                       extent.indexing != TileIndexing::mn;
   if (by_row) return {found->second.data(), per_batch, extent.cols, extent.heads * extent.cols};
-  return {found->second.data(), per_batch, extent.rows * extent.cols, extent.cols};
+  return {found->second.data(), per_batch, per_head, extent.cols};
 }
 
 DeviceDescales DeviceSession::device_descales(TensorName of) const {

@@ -38,6 +38,7 @@ class DeviceSession {
   DeviceBuffer& buffer(TensorName name) { return buffers_.at(name); }
   /// Of what it holds: K and V of a problem with pages have one batch entry a page of the pool.
   TensorExtent extent_of(TensorName name) const;
+  std::int64_t bytes_of(TensorName name) const;
   cudaStream_t stream() const { return stream_.get(); }
   /// Device memory that the tensors took, as the driver counts it: whole pages, guards included.
   std::int64_t device_bytes() const { return device_bytes_; }

@@ -51,6 +51,10 @@ except Exception as error:  # as FlashAttention-4's
     absent = isinstance(error, ModuleNotFoundError) and error.name == "flashinfer"
     flashinfer_lack = None if absent else f"FlashInfer not timed, as it does not load: {error}"
 try:
+    import cudnn_fp8_peer
+except ImportError:
+    cudnn_fp8_peer = None  # its front end is a package of its own, nvidia-cudnn-frontend
+try:
     import importlib.metadata
 
     from flash_attn.cute import flash_attn_func as flash4_func
@@ -111,6 +115,9 @@ def find_peers():
         peers["pytorch:flex"] = FlexPeer()
     if flashinfer_peer:
         peers["flashinfer:decode"] = flashinfer_peer.DecodePeer()
+    if cudnn_fp8_peer:
+        peers["cudnn:fp8"] = cudnn_fp8_peer.Fp8Peer(torch.float8_e4m3fn)
+        peers["cudnn:fp8-o-fp16"] = cudnn_fp8_peer.Fp8Peer(torch.float16)
     if plain_triton:
         peers["triton:plain"] = TritonPeer(tuned=False)
         peers["triton:tuned"] = TritonPeer(tuned=True)
@@ -131,6 +138,8 @@ def versions():
         text += f", FlashInfer {flashinfer_peer.version()}"
     elif flashinfer_lack:
         text += f", {flashinfer_lack}"
+    if cudnn_fp8_peer:
+        text += f", {cudnn_fp8_peer.version()}"
     return text + (f", Triton {plain_triton.version()}" if plain_triton else "")
 
 
@@ -140,12 +149,16 @@ def make_tensors(request):
     batch, heads, heads_kv, rows, keys, head_dim = (
         request[key] for key in ("batch", "heads", "heads_kv", "seqlen_q", "seqlen_k", "head_dim"))
     of_queries, of_keys = (batch, heads, rows, head_dim), (batch, heads_kv, keys, head_dim)
-    dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}.get(request["dtype"])
+    dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16,
+             "fp8e4m3": torch.float8_e4m3fn}.get(request["dtype"])
     if dtype is None:
         raise RuntimeError(f"element type {request['dtype']}")
-    tensors = [torch.randn(shape, device="cuda", dtype=dtype) for shape in (of_queries, of_keys, of_keys, of_queries)]
-    for tensor in tensors[:3]:
-        tensor.requires_grad_(True)
+    drawn_as = torch.float16 if dtype == torch.float8_e4m3fn else dtype
+    tensors = [torch.randn(shape, device="cuda", dtype=drawn_as).to(dtype)
+               for shape in (of_queries, of_keys, of_keys, of_queries)]
+    if dtype == drawn_as:  # there is no backward pass in fp8
+        for tensor in tensors[:3]:
+            tensor.requires_grad_(True)
     return tensors
 
 

@@ -185,6 +185,17 @@ Metric cuda_core_ops(std::string_view name, std::string_view add, std::string_vi
   return {name, "op", {{{1, add}, {1, multiply}, {2, multiply_add}}}, caveat};
 }
 
+std::vector<Metric> load_metrics() {
+  return {
+      plain("global_load_bytes", "byte", "l1tex__t_bytes_pipe_lsu_mem_global_op_ld.sum",
+            "what plain loads of global memory ask for, in whole sectors, whoever serves them"),
+      plain("loaded_data_bytes", "byte", "smsp__sass_data_bytes_mem_global_op_ld.sum",
+            "what they ask for, a word for each lane, whatever the sectors; counted by instrumented code: "
+            "kernels "
+            "run slower in that pass"),
+  };
+}
+
 std::vector<Metric> roofline_metrics() {
   return {
       cuda_core_ops("fp32_ops", "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum",
@@ -236,8 +247,8 @@ std::vector<std::string_view> names_of(const std::vector<Metric>& metrics) {
 const std::vector<Metric>& all_metrics() {
   static const auto& all = *new std::vector<Metric>([] {
     std::vector<Metric> metrics;
-    for (const auto& group : {traffic_metrics(), cause_metrics(), warp_metrics(), tensor_metrics(),
-                              roofline_metrics(), shared_metrics()}) {
+    for (const auto& group : {traffic_metrics(), cause_metrics(), load_metrics(), warp_metrics(),
+                              tensor_metrics(), roofline_metrics(), shared_metrics()}) {
       metrics.insert(metrics.end(), group.begin(), group.end());
     }
     return metrics;
@@ -256,6 +267,7 @@ const std::vector<MetricSet>& metric_sets() {
          names.insert(names.begin(), {"sm_l2_read_bytes", "sm_l2_write_bytes", "local_store_bytes"});
          return names;
        }()},
+      {"loads", "what plain loads ask for, by sectors and by words", names_of(load_metrics())},
       {"warp", "occupancy, issue, every stall reason, divergence, bank conflicts, spills",
        names_of(warp_metrics())},
       {"tensor", "use of the tensor pipe and its operations by type", names_of(tensor_metrics())},

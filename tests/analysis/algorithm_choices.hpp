@@ -48,7 +48,8 @@ inline void draw_splits(ProgramOptions& options, TileShape tile, ProblemGenerato
   options.pack_gqa = random.chance(0.5);
 }
 
-/// Boxes of whole or half tiles load what they can. Rows must be multiples of 16 bytes, without padding.
+/// Boxes of whole or half tiles load what they can, or copies, or pieces; boxes store results. Rows must be
+/// multiples of 16 bytes, without padding.
 inline void draw_boxes(TileProgram& program, ProblemGenerator& random) {
   using enum TensorName;
   const TileShape tile = program.access_tile();
@@ -57,6 +58,24 @@ inline void draw_boxes(TileProgram& program, ProblemGenerator& random) {
     int rows = by_m ? tile.block_m : tile.block_n;
     if (rows % 2 == 0 && random.chance(0.5)) rows /= 2;
     program.boxes.push_back({tensor, rows, random.chance(0.5) ? 128 : 64, random.chance(0.4)});
+    if (random.chance(0.5)) continue;
+    Boxes& boxes = program.boxes.back();
+    boxes.asked_by = random.chance(0.5) ? AskedBy::copies : AskedBy::pieces;
+    boxes.panel_bytes = 16 * random.between(1, 40);
+    if (boxes.asked_by == AskedBy::copies) boxes.panel_bytes = static_cast<int>(kSectorBytes);
+  }
+  for (const TensorName tensor : {out, dk, dv}) {
+    if (random.chance(0.5))
+      program.boxes.push_back(
+          {tensor, tile.block_m, random.chance(0.5) ? 128 : 64, false, AskedBy::stored_boxes});
+  }
+  const bool in_copies = program.problem.seqlen_q % 4 == 0;  // each head's numbers begin at 16 bytes
+  for (const TensorName numbers : {lse, delta, row_max, row_sum}) {
+    constexpr AskedBy kWays[] = {AskedBy::copies, AskedBy::pieces, AskedBy::aligned_copies,
+                                 AskedBy::aligned_runs};
+    if (random.chance(0.7))
+      program.boxes.push_back(
+          {numbers, 4, 32 * random.between(1, 4), false, kWays[random.between(in_copies ? 0 : 1, 3)]});
   }
 }
 

@@ -319,8 +319,7 @@ std::string beside_tiles_lines(const RunEntry& run, Direction direction,
       if (filled > 0) {
         text += fmt::format("  {}: {} of these reads are {}\n", pass.name, in_bytes(filled).text,
                             tables ? "what sectors hold beside numbers of heads"
-                                   : "zeros beyond tensors and parts of sectors, which the copy engine's "
-                                     "boxes bring");
+                                   : "zeros beyond tensors and parts of sectors");
       }
       if (asked + told > 0) {
         text += fmt::format("  {}: {} take {} of these reads, {} of the writes\n", pass.name,

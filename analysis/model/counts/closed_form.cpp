@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 namespace tilescope {
 namespace {
@@ -20,7 +21,7 @@ void require_countable(const TileProgram& program) {
   const auto bytes_of = [&](const Operand& operand) {
     const std::int64_t rows = std::max(program.tile.block_m, program.tile.block_n);
     return static_cast<double>(program.tile_bytes(operand.tensor) +
-                               program.filled_bytes(operand.tensor, 0, 0, rows));
+                               program.filled_bytes(operand, 0, 0, rows));
   };
   for (const auto* operands : {&program.prologue, &program.epilogue, &program.init}) {
     for (const Operand& operand : *operands) step += bytes_of(operand);
@@ -187,44 +188,53 @@ OperandBytes operand_bytes(const TileProgram& program, const std::vector<EqualEn
   return sum;
 }
 
-/// What crosses beside one operand's own bytes where it is loaded by boxes.
+/// What crosses beside one operand's own bytes, see Boxes.
 /// @param moved  these bytes
-std::int64_t filled_bytes(const TileProgram& program, TensorName tensor, Part part, std::int64_t moved) {
+std::int64_t filled_bytes(const TileProgram& program, const Operand& operand, Part part, std::int64_t moved) {
+  if (program.boxes_of(operand) == nullptr) return 0;
   const AttentionProblem& p = program.problem;
-  const TensorExtent extent = program.extent(tensor);
-  const bool loaded_so = std::any_of(program.boxes.begin(), program.boxes.end(),
-                                     [tensor](const Boxes& boxes) { return boxes.tensor == tensor; });
-  if (!loaded_so) return 0;
+  const TensorExtent extent = program.extent(operand.tensor);
   if (extent.indexing == TileIndexing::head) {
-    return moved / program.tile_bytes(tensor) * program.filled_bytes(tensor, 0, 0, 1);
+    return moved / program.tile_bytes(operand.tensor) * program.filled_bytes(operand, 0, 0, 1);
   }
   const bool by_m = extent.indexing == TileIndexing::m, owned = by_m == (program.axis == Axis::q);
   const TileShape tile = program.access_tile();
   const int tile_rows = by_m ? tile.block_m : tile.block_n;
-  const auto of_tiles = [&](std::int64_t head, int begin, int end) {
-    const std::int64_t first = std::int64_t{begin} * tile_rows;
-    return program.filled_bytes(tensor, head, first,
-                                first + covered_rows(begin, end, tile_rows, extent.rows));
-  };
-  std::int64_t of_head[2] =
-      {};  // that lies first, or second: rows of a third begin in a sector as of a first
-  for (int block = 0; block < program.num_blocks(); ++block) {
-    const TileRuns inner = program.phases.empty() ? TileRuns{} : program.inner_slices(0, block);
-    if (part == Part::phase ? inner.empty() : !program.has_prologue(0, block)) continue;
-    const int ctas = program.query_splits() > 1 ? program.splits.busy(inner) * program.head_splits : 1;
-    for (const int head : {0, 1}) {
-      if (part != Part::phase || owned) {
-        of_head[head] +=
-            (owned && part == Part::phase ? inner.count() : ctas) * of_tiles(head, block, block + 1);
+  // Heads whose tensors begin at the same place of a sector take the same: these come round.
+  const std::int64_t heads = p.batch * extent.heads;
+  const std::int64_t phases = std::min(
+      heads, kSectorBytes / std::gcd(kSectorBytes, extent.rows * extent.cols * extent.element_bytes));
+  std::int64_t beside = 0;
+  for (std::int64_t head = 0; head < phases; ++head) {
+    const auto of_tiles = [&](int begin, int end) {
+      const std::int64_t first = std::int64_t{begin} * tile_rows;
+      return program.filled_bytes(operand, head, first,
+                                  first + covered_rows(begin, end, tile_rows, extent.rows));
+    };
+    if (part == Part::init) {
+      const auto tiles = static_cast<int>(ceil_div(extent.rows, std::int64_t{tile_rows}));
+      beside += of_tiles(0, tiles) * ((heads - head + phases - 1) / phases);
+      continue;
+    }
+    std::int64_t of_head = 0;
+    for (int block = 0; block < program.num_blocks(); ++block) {
+      const TileRuns inner = program.phases.empty() ? TileRuns{} : program.inner_slices(0, block);
+      if (part == Part::epilogue) {
+        of_head += program.query_splits() * of_tiles(block, block + 1);
         continue;
       }
-      for (const TileRange& run : inner.runs()) of_head[head] += of_tiles(head, run.begin, run.end);
+      if (part == Part::phase ? inner.empty() : !program.has_prologue(0, block)) continue;
+      const int ctas = program.query_splits() > 1 ? program.splits.busy(inner) * program.head_splits : 1;
+      if (part != Part::phase || owned) {
+        of_head += (owned && part == Part::phase ? inner.count() : ctas) * of_tiles(block, block + 1);
+        continue;
+      }
+      for (const TileRange& run : inner.runs()) of_head += of_tiles(run.begin, run.end);
     }
+    beside += of_head * ((heads - head + phases - 1) / phases);
   }
-  const std::int64_t heads = p.batch * extent.heads, seconds = heads / 2;
-  const std::int64_t visits =
-      (part != Part::phase && program.kv_heads ? p.heads_kv : program.q_heads()) / extent.heads;
-  return visits * (of_head[0] * (heads - seconds) + of_head[1] * seconds);
+  const bool by_kv_heads = program.kv_heads && part != Part::phase && (part != Part::init || !by_m);
+  return (by_kv_heads ? p.heads_kv : program.q_heads()) / extent.heads * beside;
 }
 
 /// Q tiles that some kv tile visits: those whose sums of dQ are begun.
@@ -255,9 +265,9 @@ std::vector<TensorTraffic> tensor_traffic(const TileProgram& program) {
       traffic.tensor = operand.tensor;
       const bool sum = operand.kind == AccessKind::store_then_reduce,
                  stored = sum || operand.kind == AccessKind::store;
-      if (operand.kind == AccessKind::load)
-        traffic.filled_bytes += filled_bytes(program, operand.tensor, part, bytes.moved);
+      const std::int64_t beside = filled_bytes(program, operand, part, bytes.moved);
       const std::int64_t stores = sum ? bytes.distinct : stored ? bytes.moved : 0;
+      (stored ? traffic.store_bytes : traffic.filled_bytes) += beside;
       traffic.store_bytes += stores;
       (operand.kind == AccessKind::load ? traffic.load_bytes : traffic.reduce_bytes) += bytes.moved - stores;
       // A tensor that starts with a store is made here; one that starts with a load or a reduction comes from
@@ -293,8 +303,10 @@ ClosedFormBytes closed_form_bytes(const TileProgram& program) {
   const std::int64_t first_sums = sums ? visited_q_tiles(program) : 0;
   const WordAccesses words =
       program.word_accesses(first_sums, sums ? program.visited_tiles() - first_sums : 0);
-  total.sm_l2_read_bytes += words.asked_bytes();
-  total.sm_l2_write_bytes += words.told_bytes();
+  total.word_read_bytes = words.asked_bytes();
+  total.word_write_bytes = words.told_bytes();
+  total.sm_l2_read_bytes += total.word_read_bytes;
+  total.sm_l2_write_bytes += total.word_write_bytes;
   return total;
 }
 

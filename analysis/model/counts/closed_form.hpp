@@ -15,8 +15,8 @@ namespace tilescope {
 struct TensorTraffic {
   TensorName tensor = TensorName::q;
   std::int64_t load_bytes = 0;
-  std::int64_t filled_bytes = 0;  // that boxes of the copy engine read beside them
-  std::int64_t store_bytes = 0;
+  std::int64_t filled_bytes = 0;  // that are read beside them, see Boxes
+  std::int64_t store_bytes = 0;   // with what sectors that boxes store in part hold beside them
   std::int64_t reduce_bytes = 0;
   /// The distinct tiles that the pass needs from outside: those it loads or reduces before it stores them.
   std::int64_t compulsory_read_bytes = 0;

@@ -16,7 +16,8 @@ std::optional<std::int64_t> metric(const std::map<std::string, double>& metrics,
 
 }  // namespace
 
-std::vector<NamedCause> counted_causes(const std::map<std::string, double>& metrics) {
+std::vector<NamedCause> counted_causes(const std::map<std::string, double>& metrics,
+                                       const ClosedFormBytes& said) {
   std::vector<NamedCause> causes;
   const auto add = [&causes](const char* name, const char* metric_name, std::int64_t bytes, bool reads) {
     if (bytes != 0) causes.push_back({name, metric_name, bytes, reads});
@@ -38,9 +39,12 @@ std::vector<NamedCause> counted_causes(const std::map<std::string, double>& metr
     add("partly written sectors", "store_bytes - local_store_bytes - stored_data_bytes",
         *stored - spilled - *asked, false);
   }
-  add("atomics", "atomic_write_bytes", value("atomic_write_bytes"), false);
+  const auto beyond = [&value](const char* name, std::int64_t words) {
+    return std::max<std::int64_t>(0, value(name) - words);
+  };
+  add("atomics", "atomic_write_bytes", beyond("atomic_write_bytes", said.word_write_bytes), false);
   add("spills read back", "local_reload_bytes", value("local_reload_bytes"), true);
-  add("atomics", "atomic_read_bytes", value("atomic_read_bytes"), true);
+  add("atomics", "atomic_read_bytes", beyond("atomic_read_bytes", said.word_read_bytes), true);
   return causes;
 }
 

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "analysis/records/run_record.hpp"
+
 namespace tilescope {
 
 struct NamedCause {
@@ -19,7 +21,9 @@ struct NamedCause {
 
 /// Causes with bytes, those of writes first. What L1 served is not among them: see l1_load_hit_bytes.
 /// @param metrics by name, of the sets `traffic` and `causes`; those that are missing name no cause
-std::vector<NamedCause> counted_causes(const std::map<std::string, double>& metrics);
+/// @param said  what the program says: its words are atomics that are no cause
+std::vector<NamedCause> counted_causes(const std::map<std::string, double>& metrics,
+                                       const ClosedFormBytes& said = {});
 
 /// Bytes of all causes that read, or that write.
 std::int64_t sum_of(const std::vector<NamedCause>& causes, bool reads);

@@ -11,7 +11,7 @@ namespace tilescope {
 struct SmTraffic {
   std::int64_t accesses = 0;  // of tiles
   std::int64_t load_bytes = 0;
-  std::int64_t filled_bytes = 0;  // that come with them, see Boxes
+  std::int64_t filled_bytes = 0;  // that come with loads, see Boxes
   std::int64_t store_bytes = 0;
   std::int64_t reduce_bytes = 0;
   std::int64_t sums = 0, first_sums = 0;  // accesses of kind sum; of these stores
@@ -24,10 +24,14 @@ struct SmTraffic {
     if (kind == AccessKind::store_then_reduce) sums += count;
     if (kind == AccessKind::reduce || kind == AccessKind::store_then_reduce) reduce_bytes += bytes;
   }
+  /// What crosses with tiles, see Boxes.
+  void add_beside(AccessKind kind, std::int64_t bytes) {
+    (kind == AccessKind::load ? filled_bytes : store_bytes) += bytes;
+  }
   void add(const RunTiles& run) {
     for (const OperandTiles& tiles : run.operands()) {
       add(tiles.kind, run.ctas(), tiles.bytes(run.ctas()));
-      filled_bytes += tiles.filled_bytes;
+      add_beside(tiles.kind, tiles.filled_bytes);
     }
   }
   /// So many tiles of sums, of so many bytes, were first stored.

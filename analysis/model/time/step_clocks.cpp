@@ -41,7 +41,7 @@ double bytes_of(const TileProgram& program, const std::vector<Operand>& operands
     const bool added = operand.kind == AccessKind::reduce || operand.kind == AccessKind::store_then_reduce;
     const std::int64_t rows =
         program.extent(operand.tensor).cut_by_n() ? program.tile.block_n : program.tile.block_m;
-    const std::int64_t filled = loads ? program.filled_bytes(operand.tensor, 0, 0, rows) : 0;
+    const std::int64_t filled = loads ? program.filled_bytes(operand, 0, 0, rows) : 0;
     bytes += static_cast<double>(program.tile_bytes(operand.tensor) + filled) * (added ? kReductionCost : 1);
   }
   return bytes;

@@ -21,14 +21,6 @@ struct alignas(16) Chunk {
   Element x[kSize];
 };
 
-/// Lanes that share a row of head_dim elements when each takes `width` at a time: a power of two, so that the
-/// rest of a warp can take other rows.
-int lanes_for(int head_dim, int width) {
-  int lanes = 1;
-  while (lanes < 32 && lanes * width < head_dim) lanes *= 2;
-  return lanes;
-}
-
 /// Rows of the largest tile of the delta pass.
 constexpr int kMostDeltaRows = 256;
 
@@ -228,7 +220,7 @@ void launch_delta(const TileProgram& program, const KernelArguments& arguments, 
                         : chunks ? delta_pass<Element, true, false>
                                  : delta_pass<Element, false, false>;
     launch_grid(kernel, program, {kElementwiseThreads, 0}, stream, arguments, program.tile.block_m,
-                lanes_for(arguments.head_dim, chunks ? Chunk<Element>::kSize : 1),
+                lanes_of_row(arguments.head_dim, chunks ? Chunk<Element>::kSize : 1),
                 program.dq_start == DqStart::cleared ? 0 : program.dq_flags);
   });
 }

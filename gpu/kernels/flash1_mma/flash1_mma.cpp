@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "gpu/kernels/elementwise/elementwise.hpp"
+#include "gpu/registry/asked_by.hpp"
 
 namespace tilescope {
 
@@ -16,6 +17,15 @@ std::vector<TileShape> Flash1Mma::tile_choices(const AttentionProblem& problem, 
   std::vector<TileShape> tiles;
   for (const MmaForwardShape& shape : choices(mma_head_dim(problem.head_dim))) tiles.push_back(shape.tile);
   return tiles;
+}
+
+std::vector<Boxes> Flash1Mma::boxes(const TileProgram& program) {
+  if (program.name != PassName::forward) return {};
+  using enum TensorName;
+  std::vector<Boxes> all = by_copies(program, {q, k, v});
+  for (const TensorName numbers : {row_max, row_sum})
+    all.push_back({.tensor = numbers, .rows = 4, .panel_bytes = 16, .asked_by = AskedBy::aligned_copies});
+  return all;
 }
 
 LaunchShape Flash1Mma::launch_shape(const TileProgram& program) {

@@ -26,6 +26,7 @@ struct Flash1Mma {
   static ProgramOptions default_options(const AttentionProblem&);
   static std::vector<TileShape> tile_choices(const AttentionProblem&, PassName);
   static constexpr bool tiles_of_tuner = true;
+  static std::vector<Boxes> boxes(const TileProgram&);
   static LaunchShape launch_shape(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
 

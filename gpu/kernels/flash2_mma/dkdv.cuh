@@ -44,15 +44,15 @@ struct DkdvSharedMemory {
 
 /// Adds the part of a warp's dQ that lies inside the matrix: `rows` rows and `cols` columns from its corner
 /// on.
-/// Even and odd columns are added apart, so that each sector crosses twice. Lanes of neighbouring rows could
-/// exchange a column each and add whole sectors; with dropout at head_dim 64 that spilled 256 bytes, of which
-/// 160 are allowed.
+/// A lane's two columns are added at once where rows lie so, and four lanes have a sector; else even and odd
+/// columns are added apart, and each sector crosses twice.
+/// @param in_pairs  whether each row begins at 8 bytes, and has an even number of columns
 /// @param target this lane's first row, the corner's column
 /// @param is_reduced  tells which of the two rows of blocks are
 template <int kColBlocks, typename IsReduced>
 __device__ __forceinline__ void reduce_edge(const WarpAccumulator<2, kColBlocks>& dq, float* target,
                                             std::int64_t row_stride, int rows, int cols, int lane,
-                                            IsReduced is_reduced) {
+                                            bool in_pairs, IsReduced is_reduced) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     if (!is_reduced(i)) continue;
@@ -61,12 +61,14 @@ __device__ __forceinline__ void reduce_edge(const WarpAccumulator<2, kColBlocks>
       if (16 * i + 8 * half >= rows) continue;
 #pragma unroll
       for (int j = 0; j < 2 * kColBlocks; ++j) {
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const int col = 8 * j + 2 * (lane & 3) + e;
-          if (col < cols) {
-            atomicAdd(target + (16 * i + 8 * half) * row_stride + col, dq.tile[i][j].x[2 * half + e]);
-          }
+        const int col = 8 * j + 2 * (lane & 3);
+        float* const at = target + (16 * i + 8 * half) * row_stride + col;
+        const float2 sums{dq.tile[i][j].x[2 * half], dq.tile[i][j].x[2 * half + 1]};
+        if (in_pairs && col < cols) {
+          reduce_add(at, sums);
+        } else {
+          if (col < cols) reduce_add(at, sums.x);
+          if (col + 1 < cols) reduce_add(at + 1, sums.y);
         }
       }
     }
@@ -387,8 +389,9 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     const auto is_reduced = [&](int row_block) {  // of rows that were not loaded, nothing is reduced
       return !cuts_tiles(kFeatures) || full() || dq_blocks.columns[row_block] != 0;
     };
-    const bool whole_dq = (kAccess == RowAccess::chunks || rows_in_quads(args[TensorName::dq_accum])) &&
-                          first_query + kTile.block_m <= args.band.seqlen_q && args.head_dim == kHeadDim;
+    const bool in_quads = kAccess == RowAccess::chunks || rows_in_quads(args[TensorName::dq_accum]);
+    const bool whole_dq =
+        in_quads && first_query + kTile.block_m <= args.band.seqlen_q && args.head_dim == kHeadDim;
     float* const dq_rows = args[TensorName::dq_accum].head<float>(batch, step.head) +
                            (dq_query + (lane >> 2)) * args[TensorName::dq_accum].row_stride + dq_col;
     if constexpr (kFused) {
@@ -406,7 +409,8 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
       });
       if (!whole_dq) {
         reduce_edge(dq, dq_rows, args[TensorName::dq_accum].row_stride,
-                    args.band.seqlen_q - dq_query - (lane >> 2), args.head_dim - dq_col, lane, is_reduced);
+                    args.band.seqlen_q - dq_query - (lane >> 2), args.head_dim - dq_col, lane, in_quads,
+                    is_reduced);
       }
     }
     constexpr int kSlices = 2 * kQueryBlocks * (kShape.warps_m() - 1);

@@ -5,6 +5,7 @@
 
 #include "gpu/kernels/elementwise/elementwise.hpp"
 #include "gpu/kernels/flash2_mma/choices.hpp"
+#include "gpu/registry/asked_by.hpp"
 
 namespace tilescope {
 namespace {
@@ -39,11 +40,21 @@ int Flash2Mma::bit_reads(const TileProgram& program) {
 }
 
 std::vector<Boxes> Flash2Mma::boxes(const TileProgram& program) {
-  if (!is_varied(program.problem)) return {};
+  using enum TensorName;
+  std::vector<Boxes> all;
+  if (program.name == PassName::delta) {
+    all = delta_boxes(program.problem);
+  } else if (!is_varied(program.problem)) {
+    all = by_copies(program, {q, k, v, dout});
+    const bool backward = !program.phases.empty() && program.name != PassName::forward;
+    if (backward)
+      all.insert(all.end(), {copies_or_piece(program.problem, lse), copies_or_piece(program.problem, delta)});
+  }
   const auto in_sector = [](TensorName numbers) {
     return Boxes{.tensor = numbers, .rows = 1, .panel_bytes = kSectorBytes};
   };
-  return {in_sector(TensorName::alibi_slopes), in_sector(TensorName::sink)};
+  if (is_varied(program.problem)) all.insert(all.end(), {in_sector(alibi_slopes), in_sector(sink)});
+  return all;
 }
 
 namespace {

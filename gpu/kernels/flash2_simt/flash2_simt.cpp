@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/kernels/flash2_simt/flash2_simt.hpp"
 
+#include "gpu/registry/asked_by.hpp"
+
 namespace tilescope {
 
 std::vector<BackwardOrder> Flash2Simt::backward_orders() {
@@ -16,6 +18,12 @@ ProgramOptions Flash2Simt::default_options(const AttentionProblem& problem) {
   options.backward = backward_orders().front();
   if (problem.masked()) options.order = TileOrder::longest_first;
   return options;
+}
+
+std::vector<Boxes> Flash2Simt::boxes(const TileProgram& program) {
+  if (program.phases.empty() || program.name == PassName::forward) return {};
+  return {copies_or_piece(program.problem, TensorName::lse),
+          copies_or_piece(program.problem, TensorName::delta)};
 }
 
 LaunchShape Flash2Simt::launch_shape(const TileProgram& program) {

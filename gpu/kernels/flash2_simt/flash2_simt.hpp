@@ -25,6 +25,7 @@ struct Flash2Simt {
   static constexpr ChipRange chips{.first = 80};
   static std::vector<BackwardOrder> backward_orders();
   static ProgramOptions default_options(const AttentionProblem&);
+  static std::vector<Boxes> boxes(const TileProgram&);
   static LaunchShape launch_shape(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
 

@@ -6,6 +6,7 @@
 #include "gpu/kernels/decode/decode.hpp"
 #include "gpu/kernels/elementwise/elementwise.hpp"
 #include "gpu/kernels/flash3/choices.hpp"
+#include "gpu/registry/asked_by.hpp"
 
 namespace tilescope {
 namespace {
@@ -95,6 +96,9 @@ std::vector<Boxes> Flash3::boxes(const TileProgram& program) {
   const auto boxes = [bytes](TensorName tensor, const gpu::sm90::PanelTile& tile, bool evict_first = false) {
     return Boxes{tensor, tile.rows, tile.panel_cols() * bytes, evict_first};
   };
+  const auto stored = [](TensorName tensor, const gpu::sm90::PanelTile& tile) {
+    return Boxes{tensor, tile.rows, tile.panel_cols() * tile.element_bytes, false, AskedBy::stored_boxes};
+  };
   constexpr bool kEvictFirst = true;  // what a CTA loads once: CacheHint of the producers
   if (program.name == PassName::forward && is_fp8(program.problem.dtype)) {
     const Flash3Fp8Shape shape = fp8_shape(program.problem, program.fp8_sums);
@@ -102,12 +106,22 @@ std::vector<Boxes> Flash3::boxes(const TileProgram& program) {
   }
   if (program.name == PassName::forward) {
     const Flash3ForwardShape shape = forward_shape(program.problem, program.tile);
-    return {boxes(q, shape.q_tile(), kEvictFirst), boxes(k, shape.kv_tile()), boxes(v, shape.kv_tile())};
+    std::vector<Boxes> all{boxes(q, shape.q_tile(), kEvictFirst), boxes(k, shape.kv_tile()),
+                           boxes(v, shape.kv_tile())};
+    if (shape.output == Flash3Output::staged) all.push_back(stored(out, shape.out_tile()));
+    return all;
   }
+  if (program.name == PassName::delta) return delta_boxes(program.problem);
   if (program.name != PassName::dkdvdq) return {};
   const Flash3BackwardShape shape = backward_shape(program);
-  return {boxes(q, shape.q_tile()), boxes(dout, shape.q_tile()), boxes(k, shape.kv_tile(), kEvictFirst),
-          boxes(v, shape.kv_tile(), kEvictFirst)};
+  return {boxes(q, shape.q_tile()),
+          boxes(dout, shape.q_tile()),
+          boxes(k, shape.kv_tile(), kEvictFirst),
+          boxes(v, shape.kv_tile(), kEvictFirst),
+          warp_piece(lse),
+          warp_piece(delta),
+          stored(dk, shape.kv_tile()),
+          stored(dv, shape.kv_tile())};
 }
 
 std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const ProgramOptions& options) {

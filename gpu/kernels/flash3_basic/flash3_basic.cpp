@@ -2,6 +2,7 @@
 #include "gpu/kernels/flash3_basic/flash3_basic.hpp"
 
 #include "gpu/kernels/elementwise/elementwise.hpp"
+#include "gpu/registry/asked_by.hpp"
 
 namespace tilescope {
 
@@ -28,15 +29,28 @@ std::vector<Boxes> Flash3Basic::boxes(const TileProgram& program) {
   const auto box = [](TensorName tensor, const gpu::sm90::PanelTile& tile) {
     return Boxes{tensor, tile.rows, tile.panel_cols() * tile.element_bytes};
   };
+  const auto stored = [&box](TensorName tensor, const gpu::sm90::PanelTile& tile) {
+    Boxes boxes = box(tensor, tile);
+    boxes.asked_by = AskedBy::stored_boxes;
+    return boxes;
+  };
   const int head_dim = compiled_head_dim(program.problem.head_dim);
   if (program.name == PassName::forward) {
     const ForwardShape shape{head_dim};
-    return {box(q, shape.q_tile()), box(k, shape.kv_tile()), box(v, shape.kv_tile())};
+    return {box(q, shape.q_tile()), box(k, shape.kv_tile()), box(v, shape.kv_tile()),
+            stored(out, shape.q_tile())};
   }
+  if (program.name == PassName::delta) return delta_boxes(program.problem);
   if (program.name != PassName::dkdvdq) return {};
   const BackwardShape shape{head_dim};
-  return {box(q, shape.q_tile()), box(dout, shape.q_tile()), box(k, shape.kv_tile()),
-          box(v, shape.kv_tile())};
+  return {box(q, shape.q_tile()),
+          box(dout, shape.q_tile()),
+          box(k, shape.kv_tile()),
+          box(v, shape.kv_tile()),
+          warp_piece(lse),
+          warp_piece(delta),
+          stored(dk, shape.kv_tile()),
+          stored(dv, shape.kv_tile())};
 }
 
 LaunchShape Flash3Basic::launch_shape(const TileProgram& program) {

@@ -16,6 +16,16 @@ __device__ __forceinline__ void reduce_add(float* address, float4 values) {
 #endif
 }
 
+/// Two, at an 8-byte aligned address.
+__device__ __forceinline__ void reduce_add(float* address, float2 values) {
+#if __CUDA_ARCH__ >= 900
+  atomicAdd(reinterpret_cast<float2*>(address), values);
+#else
+  atomicAdd(address, values.x);
+  atomicAdd(address + 1, values.y);
+#endif
+}
+
 __device__ __forceinline__ void reduce_add(float* address, float value) { atomicAdd(address, value); }
 
 }  // namespace tilescope

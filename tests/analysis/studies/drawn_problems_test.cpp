@@ -53,6 +53,25 @@ TEST_CASE("a seed draws the same problems every time, the first of many as of fe
   CHECK(small < 160);
 }
 
+TEST_CASE("drawn problems in fp8 are ones that gpu:flash3 takes, at each head dimension, causal and full") {
+  const Kernel& flash3 = find_kernel("gpu:flash3");
+  const std::vector<AttentionProblem> problems = drawn_fp8_problems(7, 120);
+  CHECK(drawn_fp8_problems(7, 120) == problems);
+  std::set<std::pair<std::int64_t, bool>> kinds;
+  for (const AttentionProblem& p : problems) {
+    CAPTURE(describe(p));
+    CHECK(p.dtype == ElementType::fp8e4m3);
+    CHECK(!p.windowed());
+    for (const Fp8Sums sums : flash3.fp8_sums) {
+      ProgramOptions options = flash3.default_options(p);
+      options.fp8_sums = sums;
+      CHECK(!flash3.refusal(p, Direction::forward, options));
+    }
+    kinds.emplace(p.head_dim, p.causal);
+  }
+  CHECK(kinds.size() == 6);
+}
+
 TEST_CASE("drawn batches to decode are ones that gpu:decode takes, of every length, size and group") {
   const Kernel& decode = find_kernel("gpu:decode");
   const std::vector<AttentionProblem> problems = drawn_decode_problems(7, 200);

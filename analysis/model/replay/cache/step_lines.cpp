@@ -39,8 +39,8 @@ void StepLines::add(const std::vector<Operand>& operands, const TileProgram& pro
         for (const Operand& operand : operands) {
           const NumberedTile numbered = numbers_.tile(operand.tensor, group);
           step.asked.add(operand.kind, 1, numbered.bytes);
-          if (operand.kind == AccessKind::load) {
-            step.asked.filled_bytes += numbers_.filled_bytes(operand.tensor, group);
+          if (operand.kind == AccessKind::load || operand.kind == AccessKind::store) {
+            step.asked.add_beside(operand.kind, numbers_.filled_bytes(operand, group));
           }
           loads = loads && operand.kind == AccessKind::load && !program.evict_first(operand.tensor);
           const LineSample::Range range = lines[numbered.number];

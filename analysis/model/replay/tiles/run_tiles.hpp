@@ -71,9 +71,9 @@ class RunTiles {
 
   void set_filled(const CtaRun& run) {
     for (OperandTiles& tiles : operands_) {
-      if (tiles.kind != AccessKind::load) continue;
+      if (tiles.kind != AccessKind::load && tiles.kind != AccessKind::store) continue;
       for (int cta = 0; cta < (tiles.stride == 0 ? 1 : ctas_); ++cta) {
-        tiles.filled_bytes += numbers_->filled_bytes(tiles.tensor, run.group_of(cta, owned_));
+        tiles.filled_bytes += numbers_->filled_bytes({tiles.tensor, tiles.kind}, run.group_of(cta, owned_));
       }
       if (tiles.stride == 0) tiles.filled_bytes *= ctas_;
     }

@@ -54,10 +54,14 @@ void TileNumbering::number(const TileProgram& program, TensorName name) {
   t.rows = extent.rows;
   t.tile_rows = t.by_m ? tile.block_m : tile.block_n;
   has_boxes_ = !program.boxes.empty();
-  for (const std::int64_t odd : {0, 1}) {  // the first rows of a tensor, or those after the first one
-    const std::int64_t rest = extent.rows - (t.row_tiles - 1) * t.tile_rows;
-    t.filled_bytes[odd][0] = program.filled_bytes(name, 0, odd, odd + t.tile_rows);
-    t.filled_bytes[odd][1] = program.filled_bytes(name, 0, odd, odd + rest);
+  const std::int64_t rest = extent.rows - (t.row_tiles - 1) * t.tile_rows;
+  for (std::size_t phase = 0; phase < kPhases && has_boxes_; ++phase) {
+    const auto row = static_cast<std::int64_t>(phase);
+    for (const AccessKind kind : {AccessKind::load, AccessKind::store}) {
+      auto& beside = t.filled_bytes[kind == AccessKind::store][phase];
+      beside[0] = program.filled_bytes({name, kind}, 0, row, row + t.tile_rows);
+      beside[1] = program.filled_bytes({name, kind}, 0, row, row + rest);
+    }
   }
   if (ends_at_padding(name)) {
     const std::int64_t row_bytes = extent.cols * extent.element_bytes;

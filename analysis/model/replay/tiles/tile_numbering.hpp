@@ -45,16 +45,18 @@ class TileNumbering {
   }
 
   bool has_boxes() const { return has_boxes_; }
-  /// What is read of `tensor` beside the bytes of that tile, see Boxes.
-  std::int64_t filled_bytes(TensorName tensor, const AccessGroup& group) const {
-    const Tensor& t = tensors_[static_cast<std::size_t>(tensor)];
+  /// What crosses beside the bytes of that tile where it is loaded, or stored, see Boxes.
+  std::int64_t filled_bytes(const Operand& operand, const AccessGroup& group) const {
+    const Tensor& t = tensors_[static_cast<std::size_t>(operand.tensor)];
     const std::int64_t head = static_cast<std::int64_t>(group.batch) * t.heads + group.head / t.group_size;
     const int row_tile = t.by_m ? group.m_block : group.n_block;
-    const auto odd = static_cast<std::size_t>(head * t.rows + row_tile * t.tile_rows) % 2;
-    return t.filled_bytes[odd][row_tile == t.row_tiles - 1];
+    const auto phase = static_cast<std::size_t>(head * t.rows + row_tile * t.tile_rows) % kPhases;
+    return t.filled_bytes[operand.kind == AccessKind::store][phase][row_tile == t.row_tiles - 1];
   }
 
  private:
+  /// Rows of at least 4 bytes begin in sectors as so many rows before.
+  static constexpr std::size_t kPhases = kSectorBytes / 4;
   struct Tensor {
     bool touched = false;
     std::int64_t first = 0;
@@ -65,9 +67,9 @@ class TileNumbering {
     std::int64_t row_stride = 1, col_stride = 1, tiles_of_head = 1;
     std::int64_t bytes[2][2]{};  // [last row tile][last column tile]
     std::int64_t rows = 0, tile_rows = 0;
-    std::int64_t filled_bytes[2][2]{};         // [first row of the tensor's is odd][last row tile]
-    std::vector<std::int64_t> unpadded_bytes;  // of a head of each batch entry, where there is padding
-    std::int64_t bytes_of_whole = 0;           // tile
+    std::int64_t filled_bytes[2][kPhases][2]{};  // [stored][first row of all heads' modulo these][last tile]
+    std::vector<std::int64_t> unpadded_bytes;    // of a head of each batch entry, where there is padding
+    std::int64_t bytes_of_whole = 0;             // tile
   };
   void number(const TileProgram& program, TensorName name);
 

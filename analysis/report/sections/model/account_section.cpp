@@ -153,7 +153,7 @@ std::optional<AccountedPass> account(const RunSummary& run, const PassRecord& pa
     return std::nullopt;
   }
   std::map<std::string, double> read, write;
-  for (const NamedCause& cause : counted_causes(metrics)) {
+  for (const NamedCause& cause : counted_causes(metrics, *pass.closed_form)) {
     (cause.reads ? read : write)[cause.name] += static_cast<double>(cause.bytes);
   }
   if (const double served = metrics.at("l1_load_hit_bytes"); served > 0) read["served by L1"] = -served;

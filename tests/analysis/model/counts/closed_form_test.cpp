@@ -33,7 +33,7 @@ std::map<TensorName, TensorTraffic> walked_traffic(const TileProgram& program) {
     }
     const bool stores =
         access.kind == AccessKind::store || (access.kind == AccessKind::store_then_reduce && first);
-    if (stores) traffic.store_bytes += access.bytes;
+    if (stores) traffic.store_bytes += access.bytes + access.filled_bytes;
     if (access.kind != AccessKind::load && !stores) traffic.reduce_bytes += access.bytes;
     if (first && !stores) traffic.compulsory_read_bytes += access.bytes;
     if (access.kind != AccessKind::load && written.insert(tile).second) {
@@ -65,11 +65,59 @@ std::int64_t sectors_of_row(std::int64_t address, std::int64_t row_bytes, int pa
   return sectors;
 }
 
-/// What boxes add to an access, row by row.
+/// Of a row of a box that is stored.
+std::int64_t sectors_stored(std::int64_t address, std::int64_t row_bytes, int panel_bytes) {
+  std::int64_t sectors = 0;
+  for (std::int64_t begin = 0; begin < row_bytes; begin += panel_bytes) {
+    const std::int64_t end = std::min<std::int64_t>(row_bytes, begin + panel_bytes);
+    sectors += (address + end - 1) / 32 - (address + begin) / 32 + 1;
+  }
+  return sectors;
+}
+
+/// Different sectors of each 32 bytes of shared memory to which bytes from `address` on are copied by 16.
+std::int64_t sectors_copied(std::int64_t address, std::int64_t bytes) {
+  std::set<std::pair<std::int64_t, std::int64_t>> sectors;
+  for (std::int64_t copy = 0; copy < bytes; copy += 16) sectors.emplace(copy / 32, (address + copy) / 32);
+  return static_cast<std::int64_t>(sectors.size());
+}
+
+std::int64_t sectors_of_pieces(std::int64_t address, std::int64_t bytes, int piece) {
+  std::int64_t sectors = 0;
+  for (std::int64_t begin = 0; begin < bytes; begin += piece) {
+    const std::int64_t end = std::min<std::int64_t>(bytes, begin + piece);
+    sectors += (address + end - 1) / 32 - (address + begin) / 32 + 1;
+  }
+  return sectors;
+}
+
+/// Of rows that are asked for otherwise than by boxes.
+std::int64_t sectors_asked(const Boxes& boxes, std::int64_t address, std::int64_t rows,
+                           std::int64_t row_bytes) {
+  const bool numbers = row_bytes == 4;
+  std::int64_t sectors = 0;
+  if (boxes.asked_by == AskedBy::aligned_copies) return sectors_copied(0, rows * row_bytes);
+  if (boxes.asked_by == AskedBy::aligned_runs) {
+    const std::int64_t run = boxes.panel_bytes / 4, whole = rows / run * run;
+    return (whole * 4 + 31) / 32 + (rows - whole);
+  }
+  if (boxes.asked_by == AskedBy::copies && numbers) return sectors_copied(address, rows * row_bytes);
+  if (boxes.asked_by == AskedBy::pieces && boxes.panel_bytes >= row_bytes)
+    return sectors_of_pieces(address, rows * row_bytes, boxes.panel_bytes);
+  for (std::int64_t row = 0; row < rows; ++row, address += row_bytes) {
+    sectors += boxes.stored()                      ? sectors_stored(address, row_bytes, boxes.panel_bytes)
+               : boxes.asked_by == AskedBy::copies ? sectors_copied(address, row_bytes)
+                                                   : sectors_of_pieces(address, row_bytes, boxes.panel_bytes);
+  }
+  return sectors;
+}
+
+/// What crosses beside the bytes of an access, row by row.
 std::int64_t filled_by_rows(const TileProgram& program, const TileAccess& access) {
   std::int64_t bytes = 0;
   for (const Boxes& boxes : program.boxes) {
-    if (boxes.tensor != access.tensor) continue;
+    const AccessKind kind = boxes.stored() ? AccessKind::store : AccessKind::load;
+    if (boxes.tensor != access.tensor || access.kind != kind) continue;
     const TensorExtent extent = tensor_extent(program.problem, access.tensor);
     const bool by_m = extent.indexing == TileIndexing::m;
     const TileShape tile = program.access_tile();
@@ -77,6 +125,13 @@ std::int64_t filled_by_rows(const TileProgram& program, const TileAccess& access
                        row_bytes = extent.cols * extent.element_bytes;
     const std::int64_t head = access.batch * extent.heads + access.head;
     const std::int64_t first = (by_m ? access.m_block : access.n_block) * tile_rows;
+    if (boxes.asked_by != AskedBy::boxes) {
+      const std::int64_t rows = std::clamp<std::int64_t>(extent.rows - first, 0, tile_rows);
+      if (rows > 0)
+        bytes += 32 * sectors_asked(boxes, (head * extent.rows + first) * row_bytes, rows, row_bytes) -
+                 access.bytes;
+      continue;
+    }
     for (std::int64_t box = 0; box < tile_rows; box += boxes.rows) {
       if (first + box >= extent.rows) break;
       for (std::int64_t row = first + box; row < first + box + boxes.rows; ++row) {
@@ -124,7 +179,7 @@ TEST_CASE("a work counter is asked once for each block, and cleared once, by sec
   const ClosedFormBytes asked = forward_bytes();
   constexpr int kBlocks = 2 * 3 * 3;
   CHECK(asked.sm_l2_read_bytes - plain.sm_l2_read_bytes == 32 * kBlocks);
-  CHECK(asked.sm_l2_write_bytes - plain.sm_l2_write_bytes == 32 * (kBlocks + 1));
+  CHECK(asked.sm_l2_write_bytes - plain.sm_l2_write_bytes == 32 * kBlocks + 4);
   CHECK(asked.compulsory_read_bytes == plain.compulsory_read_bytes);
   CHECK(asked.compulsory_write_bytes == plain.compulsory_write_bytes);
   for (const TileProgram& pass : build_programs(Algorithm::flash2, Direction::backward, problem, options)) {
@@ -167,7 +222,7 @@ TEST_CASE("flags by which kv tiles begin the sums of dQ are asked and told by se
       }
       return bytes;
     };
-    CHECK(beyond_tensors(programs[0]) == ReadWriteBytes{0, 32 * kTiles * kHeads});
+    CHECK(beyond_tensors(programs[0]) == ReadWriteBytes{0, 2 * 4 * kTiles * kHeads});
     CHECK(beyond_tensors(programs[1]) ==
           ReadWriteBytes{32 * 2 * expected.asked * kHeads, 32 * 2 * expected.told * kHeads});
     CHECK(beyond_tensors(programs[2]) == ReadWriteBytes{});
@@ -207,8 +262,10 @@ void check_against_walk(const TileProgram& program) {
     sum.compulsory_write_bytes += expected.compulsory_write_bytes;
   }
   const WordAccesses words = walked_words(program);
-  sum.sm_l2_read_bytes += words.asked_bytes();
-  sum.sm_l2_write_bytes += words.told_bytes();
+  sum.word_read_bytes = words.asked_bytes();
+  sum.word_write_bytes = words.told_bytes();
+  sum.sm_l2_read_bytes += sum.word_read_bytes;
+  sum.sm_l2_write_bytes += sum.word_write_bytes;
   CHECK(closed_form_bytes(program) == sum);
 }
 

@@ -14,6 +14,17 @@ TEST_CASE("without counters of what L1 merged, spills are no more than the store
             .empty());
 }
 
+TEST_CASE("atomics are a cause only beyond the words of the program") {
+  const std::map<std::string, double> counted = {{"atomic_read_bytes", 96}, {"atomic_write_bytes", 128}};
+  ClosedFormBytes said;
+  said.word_read_bytes = 96;
+  said.word_write_bytes = 160;  // of which some are stored
+  CHECK(counted_causes(counted, said).empty());
+  said.word_write_bytes = 100;
+  CHECK(sum_of(counted_causes(counted, said), false) == 28);
+  CHECK(sum_of(counted_causes(counted), true) == 96);
+}
+
 TEST_CASE("causes add up by side") {
   const std::vector<NamedCause> causes = counted_causes({{"local_store_bytes", 64},
                                                          {"store_bytes", 500},

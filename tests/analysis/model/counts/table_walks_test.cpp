@@ -31,7 +31,7 @@ std::int64_t walked_reads(const TileProgram& program) {
   for_each_access(program, [&](const TileAccess& access) {
     if (access.kind != AccessKind::load) return;
     const bool numbers = access.tensor == TensorName::alibi_slopes || access.tensor == TensorName::sink;
-    bytes += numbers ? access.bytes / 4 * 32 : access.bytes;
+    bytes += numbers ? access.bytes / 4 * 32 : access.bytes + access.filled_bytes;
   });
   for (std::int64_t cta = 0; program.bit_reads > 0 && cta < program.num_ctas(); ++cta) {
     bytes += 32 * table_sectors(program, cta);

@@ -272,7 +272,7 @@ inline SplitL2Traffic plain_split_l2(const TileProgram& program, CtaSchedule sch
                                 : first                                       ? AccessKind::store
                                                                               : AccessKind::reduce;
         if (kind == AccessKind::load) traffic.load_bytes += access.bytes;
-        if (kind == AccessKind::load) traffic.filled_bytes += access.filled_bytes;
+        traffic.add_beside(kind, access.filled_bytes);
         if (operand.kind == AccessKind::store_then_reduce) {
           ++traffic.sums;
           traffic.first_sums += first;

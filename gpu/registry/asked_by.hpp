@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What more than their bytes crosses for tiles that several kernels load in the same way, for their rows.
+#pragma once
+
+#include <initializer_list>
+#include <vector>
+
+#include "cpu_ref/schedule/tile_program.hpp"
+
+namespace tilescope {
+
+/// Rows of one number a query that a warp asks for at once, 32 of them.
+inline Boxes warp_piece(TensorName tensor) {
+  constexpr int kRows = 32;
+  return {.tensor = tensor, .rows = kRows, .panel_bytes = 4 * kRows, .asked_by = AskedBy::pieces};
+}
+
+/// The same, or four of them a copy of 16 bytes where each head's begin there.
+inline Boxes copies_or_piece(const AttentionProblem& problem, TensorName tensor) {
+  if (problem.seqlen_q % 4 != 0) return warp_piece(tensor);
+  return {.tensor = tensor, .rows = 4, .panel_bytes = 16, .asked_by = AskedBy::copies};
+}
+
+/// Tiles that gpu/primitives/sm80/tile_copy.cuh loads.
+/// @return nothing where rows are whole sectors, or no multiples of 16 bytes, which single loads bring, or
+///   where not all are loaded
+inline std::vector<Boxes> by_copies(const TileProgram& program, std::initializer_list<TensorName> tensors) {
+  const AttentionProblem& problem = program.problem;
+  constexpr int kCopiedBytes = 16;
+  const std::int64_t row_bytes = element_bytes(problem.dtype) * problem.head_dim;
+  const bool copied = row_bytes % kCopiedBytes == 0 && row_bytes % kSectorBytes != 0;
+  std::vector<Boxes> all;
+  if (!copied || !problem.key_lengths.empty() || problem.page_size > 0) return all;
+  for (const TensorName tensor : tensors) {
+    all.push_back({.tensor = tensor,
+                   .rows = 1,
+                   .panel_bytes = static_cast<int>(kSectorBytes),
+                   .asked_by = AskedBy::copies});
+  }
+  return all;
+}
+
+}  // namespace tilescope
