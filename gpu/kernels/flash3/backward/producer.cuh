@@ -8,62 +8,27 @@
 #include "gpu/primitives/common/computed_again.cuh"
 #include "gpu/primitives/common/score.cuh"
 #include "gpu/primitives/sm90/fences.cuh"
-#include "gpu/primitives/sm90/mbarrier.cuh"
+#include "gpu/primitives/sm90/pipe.cuh"
 #include "gpu/primitives/sm90/tma.cuh"
 
 namespace tilescope::gpu::detail {
 
-/// Shared memory of a CTA, by address.
+/// Shared memory of a CTA, and its operands' pipes, which each thread sees from its own side.
 template <Flash3BackwardShape kShape>
 struct Flash3BackwardShared {
   static constexpr Flash3BackwardLayout kLayout{kShape};
   sm90::SharedAddress base;
 
-  __device__ __forceinline__ std::uint32_t k() const { return base + kLayout.k; }
-  __device__ __forceinline__ std::uint32_t v() const { return base + kLayout.v; }
-  __device__ __forceinline__ std::uint32_t q(int stage) const {
-    return base + kLayout.q + stage * kShape.q_tile().bytes();
-  }
-  __device__ __forceinline__ std::uint32_t dout(int stage) const {
-    return base + kLayout.dout + stage * kShape.q_tile().bytes();
-  }
-  __device__ __forceinline__ std::uint32_t ds(int stage) const {
-    return base + kLayout.ds + stage * kShape.ds_tile().bytes();
-  }
-  __device__ __forceinline__ std::uint32_t probs() const { return base + kLayout.probs; }
-  __device__ __forceinline__ std::uint32_t k_full() const { return base + kLayout.k_full; }
-  __device__ __forceinline__ std::uint32_t v_full() const { return base + kLayout.v_full; }
-  __device__ __forceinline__ std::uint32_t kv_empty() const { return base + kLayout.kv_empty; }
-  __device__ __forceinline__ std::uint32_t q_full(int stage) const {
-    return base + kLayout.q_full + 8 * stage;
-  }
-  __device__ __forceinline__ std::uint32_t q_empty(int stage) const {
-    return base + kLayout.q_empty + 8 * stage;
-  }
-  __device__ __forceinline__ std::uint32_t dout_full(int stage) const {
-    return base + kLayout.dout_full + 8 * stage;
-  }
-  __device__ __forceinline__ std::uint32_t dout_empty(int stage) const {
-    return base + kLayout.dout_empty + 8 * stage;
-  }
-  __device__ __forceinline__ std::uint32_t probs_full() const { return base + kLayout.probs_full; }
-  __device__ __forceinline__ std::uint32_t probs_empty() const { return base + kLayout.probs_empty; }
-  __device__ __forceinline__ std::uint32_t ds_full(int stage) const {
-    return base + kLayout.ds_full + 8 * stage;
-  }
-  __device__ __forceinline__ std::uint32_t ds_empty(int stage) const {
-    return base + kLayout.ds_empty + 8 * stage;
-  }
-  // What a computing warpgroup has for itself.
-  __device__ __forceinline__ std::uint32_t dq(int group, int stage) const {
-    return base + kLayout.dq + (group * kShape.dq_stages() + stage) * kShape.dq_box().bytes();
-  }
-  __device__ __forceinline__ std::uint32_t dq_full(int group, int stage) const {
-    return base + kLayout.dq_full + 8 * (group * kShape.dq_stages() + stage);
-  }
-  __device__ __forceinline__ std::uint32_t dq_empty(int group, int stage) const {
-    return base + kLayout.dq_empty + 8 * (group * kShape.dq_stages() + stage);
-  }
+  __device__ __forceinline__ auto k() const { return sm90::Pipe<kLayout.k>(base); }
+  __device__ __forceinline__ auto v() const { return sm90::Pipe<kLayout.v>(base); }
+  /// With LSE.
+  __device__ __forceinline__ auto q() const { return sm90::Pipe<kLayout.q>(base); }
+  /// With delta.
+  __device__ __forceinline__ auto dout() const { return sm90::Pipe<kLayout.dout>(base); }
+  __device__ __forceinline__ auto ds() const { return sm90::Pipe<kLayout.ds>(base); }
+  __device__ __forceinline__ auto probs() const { return sm90::Pipe<kLayout.probs>(base); }
+  /// What a computing warpgroup has of dQ, from it to who sends it.
+  __device__ __forceinline__ auto dq(int group) const { return sm90::Pipe<kLayout.dq>(base, group); }
 };
 
 /// A kv tile of a CTA: its only one; or, of a persistent CTA, one of every so-many-th, there and back, so
@@ -75,11 +40,10 @@ struct Flash3KvItem {
     const int ctas = static_cast<int>(gridDim.x), cta = static_cast<int>(blockIdx.x);
     return round * ctas + (round % 2 == 0 ? cta : ctas - 1 - cta);
   }
-  /// The phase of the barriers of K and V.
-  __device__ __forceinline__ std::uint32_t full_parity() const {
-    return static_cast<std::uint32_t>(round) % 2;
+  /// Of the pipes of K and V.
+  __device__ __forceinline__ sm90::RingPlace<1> place() const {
+    return {0, static_cast<std::uint32_t>(round) % 2};
   }
-  __device__ __forceinline__ std::uint32_t empty_parity() const { return full_parity() ^ 1; }
 };
 /// Calls visit(item) for each kv tile of the CTA.
 template <Flash3BackwardShape kShape, typename Visit>
@@ -148,8 +112,10 @@ __device__ __forceinline__ void produce_tiles(const Flash3BackwardArguments& arg
                                               Flash3BackwardShared<kShape> shared) {
   using sm90::CacheHint;
   constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKvTile = kShape.kv_tile();
-  sm90::RingPlace<kShape.q_stages> q;
-  sm90::RingPlace<kShape.dout_stages> dout;
+  const auto k = shared.k();
+  const auto v = shared.v();
+  auto q = shared.q();
+  auto dout = shared.dout();
   each_item<kShape>(args, [&](const Flash3KvItem& item) {
     const Flash3Stream<kShape> stream(args, item.index());
     const auto load = [&](std::uint32_t target, const CUtensorMap& map, std::uint32_t full,
@@ -161,29 +127,25 @@ __device__ __forceinline__ void produce_tiles(const Flash3BackwardArguments& arg
       }
     };
     const auto load_kv = [&] {
-      if (kShape.persistent) sm90::wait(shared.kv_empty(), item.empty_parity(), "free K and V buffers");
+      if (kShape.persistent) k.wait_empty(item.place(), "free K and V buffers");
       if (stream.range.empty()) {
-        sm90::arrive(shared.k_full());
-        sm90::arrive(shared.v_full());
+        sm90::arrive(k.full());
+        sm90::arrive(v.full());
         return;
       }
       const int first_key = stream.n_block * kShape.tile.block_n;
-      load(shared.k(), args.k, shared.k_full(), kKvTile, first_key, stream.kv_head(args),
-           CacheHint::evict_first);
-      load(shared.v(), args.v, shared.v_full(), kKvTile, first_key, stream.kv_head(args),
-           CacheHint::evict_first);
+      load(k.buffer(), args.k, k.full(), kKvTile, first_key, stream.kv_head(args), CacheHint::evict_first);
+      load(v.buffer(), args.v, v.full(), kKvTile, first_key, stream.kv_head(args), CacheHint::evict_first);
     };
     bool kv_later = kShape.persistent && item.round > 0 && !stream.range.empty();
     if (!kv_later) load_kv();
     stream.each_tile(args, [&](int head, int m_block) {
       const int first_query = m_block * kShape.tile.block_m;
-      sm90::wait(shared.q_empty(q.stage), q.empty_parity(), "a free Q buffer");
-      load(shared.q(q.stage), args.q, shared.q_full(q.stage), kQTile, first_query, head,
-           CacheHint::evict_last);
+      q.wait_empty("a free Q buffer");
+      load(q.buffer(), args.q, q.full(), kQTile, first_query, head, CacheHint::evict_last);
       q.advance();
-      sm90::wait(shared.dout_empty(dout.stage), dout.empty_parity(), "a free dO buffer");
-      load(shared.dout(dout.stage), args.dout, shared.dout_full(dout.stage), kQTile, first_query, head,
-           CacheHint::evict_last);
+      dout.wait_empty("a free dO buffer");
+      load(dout.buffer(), args.dout, dout.full(), kQTile, first_query, head, CacheHint::evict_last);
       dout.advance();
       if (kv_later) load_kv();
       kv_later = false;
@@ -205,8 +167,8 @@ __device__ __forceinline__ void produce_lse_and_delta(const Flash3BackwardArgume
                                                       Flash3BackwardShared<kShape> shared,
                                                       unsigned char* bytes) {
   constexpr int kBlockM = kShape.tile.block_m;
-  sm90::RingPlace<kShape.q_stages> q;
-  sm90::RingPlace<kShape.dout_stages> dout;
+  auto q = shared.q();
+  auto dout = shared.dout();
   each_tile<kShape>(args, [&](const Flash3Stream<kShape>& stream, int head, int m_block) {
     const int lane = lane_of_warp();
     const int first_query = m_block * kBlockM;
@@ -236,14 +198,14 @@ __device__ __forceinline__ void produce_lse_and_delta(const Flash3BackwardArgume
       lse[i] = inside ? __ldcg(&args.lse[first + 32 * i + lane]) : -kMinusInfinity;
     }
     if (kTogether) load_delta();
-    sm90::wait(shared.q_empty(q.stage), q.empty_parity(), "a free LSE buffer");
+    q.wait_empty("a free LSE buffer");
 #pragma unroll
     for (float& row : lse) row = lse_exponent(row);
-    hand_over(lse, shared.kLayout.lse, q.stage, shared.q_full(q.stage));
+    hand_over(lse, shared.kLayout.lse, q.stage(), q.full());
     q.advance();
     if (!kTogether) load_delta();
-    sm90::wait(shared.dout_empty(dout.stage), dout.empty_parity(), "a free delta buffer");
-    hand_over(delta, shared.kLayout.delta, dout.stage, shared.dout_full(dout.stage));
+    dout.wait_empty("a free delta buffer");
+    hand_over(delta, shared.kLayout.delta, dout.stage(), dout.full());
     dout.advance();
   });
 }
@@ -319,7 +281,9 @@ __device__ __forceinline__ void send_dq(const Flash3BackwardArguments& args,
   DqRound<kShape, kSender> round;
   constexpr int kGroups = kShape.consumers() / kShape.senders(), kBoxes = round.kBoxes * kGroups;
   constexpr auto group_of = [](int i) { return kSender + i % kGroups; };
-  const auto give_back = [&](int i) { sm90::arrive(shared.dq_empty(group_of(i), round.stage(i / kGroups))); };
+  const auto give_back = [&](int i) {
+    sm90::arrive(shared.dq(group_of(i)).empty_at(round.stage(i / kGroups)));
+  };
   static_assert(kGroups * round.kStages > 1 || kBoxes == 1, "a box is given back when the next one is sent");
   each_tile<kShape>(args, [&](const Flash3Stream<kShape>& stream, int head, int m_block) {
     DqSemaphore<kShape, kSender> semaphore{args, stream, head, m_block};
@@ -328,14 +292,15 @@ __device__ __forceinline__ void send_dq(const Flash3BackwardArguments& args,
 #pragma unroll
     for (int i = 0; i < kBoxes; ++i) {
       const int group = group_of(i), box_of_group = i / kGroups, stage = round.stage(box_of_group);
-      sm90::wait(shared.dq_full(group, stage), round.full_parity(box_of_group), "dQ");
+      const auto dq = shared.dq(group);
+      sm90::wait(dq.full_at(stage), round.full_parity(box_of_group), "dQ");
       if (i == 0) semaphore.wait();
 #pragma unroll
       for (int panel = 0; panel < kShape.dq_box().panels(); ++panel) {
         const int col = 64 * kShape.first_dq_panel(group) + box_of_group * kShape.dq_box().cols +
                         panel * kShape.dq_box().panel_cols();
         if (col >= args.head_dim || first_query >= args.band.seqlen_q) continue;
-        const std::uint32_t box = shared.dq(group, stage) + panel * kShape.dq_box().panel_bytes();
+        const std::uint32_t box = dq.buffer_at(stage) + panel * kShape.dq_box().panel_bytes();
         if (semaphore.stores) {
           sm90::store_box(args.dq_accum, box, col, first_query, head, stream.batch);
         } else {

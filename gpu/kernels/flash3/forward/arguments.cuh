@@ -7,7 +7,7 @@
 #include "cpu_ref/schedule/tile_schedule.hpp"
 #include "gpu/kernels/flash3/forward/shapes.hpp"
 #include "gpu/launch/kernel_arguments.hpp"
-#include "gpu/primitives/sm90/mbarrier.cuh"
+#include "gpu/primitives/sm90/pipe.cuh"
 
 namespace tilescope::gpu {
 
@@ -90,46 +90,20 @@ struct Flash3Item {
 
 namespace detail {
 
-/// Shared memory of a CTA, by address.
+/// Shared memory of a CTA, and its operands' pipes, which each thread sees from its own side.
 template <Flash3ForwardShape kShape>
 struct Flash3Shared {
   static constexpr Flash3ForwardLayout kLayout{kShape};
   sm90::SharedAddress base;
 
-  // Q, item and barriers of a warpgroup, or of two: `buffer` is stage * row groups + row group.
-  __device__ __forceinline__ std::uint32_t q(int buffer) const {
-    return base + kLayout.q + buffer * kShape.q_tile().bytes();
+  /// Q with its item, of each of the row groups.
+  __device__ __forceinline__ auto q(int row_group = 0) const {
+    return sm90::Pipe<kLayout.q>(base, row_group);
   }
-  __device__ __forceinline__ std::uint32_t k(int stage) const {
-    return base + kLayout.k + stage * kShape.kv_tile().bytes();
-  }
-  __device__ __forceinline__ std::uint32_t v(int stage) const {
-    return base + kLayout.v + stage * kShape.kv_tile().bytes();
-  }
-  __device__ __forceinline__ std::uint32_t q_full(int stage) const {
-    return base + kLayout.q_full + 8 * stage;
-  }
-  __device__ __forceinline__ std::uint32_t q_empty(int buffer) const {
-    return base + kLayout.q_empty + 8 * buffer;
-  }
-  __device__ __forceinline__ std::uint32_t k_full(int stage) const {
-    return base + kLayout.k_full + 8 * stage;
-  }
-  __device__ __forceinline__ std::uint32_t k_empty(int stage) const {
-    return base + kLayout.k_empty + 8 * stage;
-  }
-  __device__ __forceinline__ std::uint32_t v_full(int stage) const {
-    return base + kLayout.v_full + 8 * stage;
-  }
-  __device__ __forceinline__ std::uint32_t v_empty(int stage) const {
-    return base + kLayout.v_empty + 8 * stage;
-  }
-  /// A number of the second part of the keys, of a thread and its twin.
-  __device__ __forceinline__ std::uint32_t part(int number, int thread) const {
-    return base + kLayout.part + 4 * (128 * number + thread);
-  }
-  __device__ __forceinline__ std::uint32_t part_full() const { return base + kLayout.part_full; }
-  __device__ __forceinline__ std::uint32_t part_empty() const { return base + kLayout.part_empty; }
+  __device__ __forceinline__ auto k() const { return sm90::Pipe<kLayout.k>(base); }
+  __device__ __forceinline__ auto v() const { return sm90::Pipe<kLayout.v>(base); }
+  /// What the second part of the keys gives, from a thread to its twin.
+  __device__ __forceinline__ auto part() const { return sm90::Pipe<kLayout.part>(base); }
 };
 
 }  // namespace detail

@@ -32,8 +32,10 @@ struct Flash3Fp8Consumer {
   Flash3Fp8Shared<kShape> shared;
   const Flash3Item* items;
   int group, thread;  // of the warpgroup
-  sm90::RingPlace<kShape.q_stages> q;
-  sm90::RingPlace<kShape.kv_stages> k, v;
+  using Shared = Flash3Fp8Shared<kShape>;
+  sm90::Pipe<Shared::kLayout.q> q;
+  sm90::Pipe<Shared::kLayout.k> k;
+  sm90::Pipe<Shared::kLayout.transposed> v;
   float scores[kScores];
   Probs probs;
   float out[kOutputs];
@@ -52,6 +54,9 @@ struct Flash3Fp8Consumer {
         items(items),
         group(group),
         thread(thread),
+        q(shared.q(group)),
+        k(shared.k()),
+        v(shared.transposed()),
         exponent_scale(args.exponent_scale),
         softmax_scale(args.softmax_scale) {}
 
@@ -69,11 +74,7 @@ struct Flash3Fp8Consumer {
     if constexpr (kShape.ping_pong)
       sm90::arrive_named(kFirstPingPong + (group + 1) % kShape.consumers(), 256);
   }
-  __device__ __forceinline__ void release(std::uint32_t empty) {
-    if (lane() == 0) sm90::arrive(empty);
-  }
 
-  __device__ __forceinline__ int q_buffer() { return q.stage * kShape.consumers() + group; }
   __device__ __forceinline__ int first_query(const Flash3Item& of) {
     return of.block * kShape.tile.block_m + sm90::kWarpgroupRows * group;
   }
@@ -85,8 +86,8 @@ struct Flash3Fp8Consumer {
 
   __device__ __forceinline__ void multiply_scores() {
     constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKTile = kShape.kv_tile();
-    const sm90::Operand left(kQTile, sm90::Major::k, shared.q(q_buffer()));
-    const sm90::Operand right(kKTile, sm90::Major::k, shared.k(k.stage));
+    const sm90::Operand left(kQTile, sm90::Major::k, q.buffer());
+    const sm90::Operand right(kKTile, sm90::Major::k, k.buffer());
 #pragma unroll
     for (int step = 0; step < kHeadDim / 32; ++step) {
       sm90::multiply<kBlockN, kType>(scores, left.at(k_step(kQTile, sm90::Major::k, step)),
@@ -99,7 +100,7 @@ struct Flash3Fp8Consumer {
     constexpr sm90::PanelTile kVTile = kShape.transposed_tile();
     constexpr int kCols = static_cast<int>(sizeof(sum) / sizeof(float)) * 2;
     const sm90::Operand right(kVTile, sm90::Major::k,
-                              shared.transposed(v.stage) + first * sm90::panel_row_bytes(kVTile.swizzle));
+                              v.buffer() + first * sm90::panel_row_bytes(kVTile.swizzle));
 #pragma unroll
     for (int step = 0; step < kBlockN / 32; ++step) {
       sm90::multiply<kCols, kType>(sum, probs + 4 * step, right.at(k_step(kVTile, sm90::Major::k, step)),
@@ -107,18 +108,9 @@ struct Flash3Fp8Consumer {
     }
     sm90::commit_wgmma();
   }
-  __device__ __forceinline__ void release_q() {
-    sm90::arrive(shared.q_empty(q_buffer()));
-    q.advance();
-  }
-  __device__ __forceinline__ void release_k() {
-    release(shared.k_empty(k.stage));
-    k.advance();
-  }
-  __device__ __forceinline__ void release_v() {
-    release(shared.transposed_empty(v.stage));
-    v.advance();
-  }
+  __device__ __forceinline__ void release_q() { q.release(); }
+  __device__ __forceinline__ void release_k() { k.release(lane() == 0); }
+  __device__ __forceinline__ void release_v() { v.release(lane() == 0); }
 
   __device__ __forceinline__ void log_scores(int step) {
     sm90::log_masked(TileLogEntry(args.log, step, item.part, item.head, item.block, n_block(step),
@@ -139,8 +131,8 @@ struct Flash3Fp8Consumer {
   /// The next item with something to compute; the others' rows are 0. False: there are no more.
   __device__ __forceinline__ bool next_item() {
     for (;;) {
-      sm90::wait(shared.q_full(q_buffer()), q.full_parity(), "Q");
-      item = items[q_buffer()];
+      q.wait_full("Q");
+      item = items[q.index()];
       if (item.block < 0) return false;
       range = item.template tiles<kShape>(args);
       if (!range.empty()) break;
@@ -260,7 +252,7 @@ struct Flash3Fp8Consumer {
     for (int i = 0; i < kOutputs; ++i) out[i] = 0.0f;
   }
   __device__ __forceinline__ void begin_item() {
-    sm90::wait(shared.k_full(k.stage), k.full_parity(), "the first K");
+    k.wait_full("the first K");
     await_ping_pong();
     sm90::fence_wgmma();
     multiply_scores();
@@ -269,8 +261,7 @@ struct Flash3Fp8Consumer {
   }
   __device__ __forceinline__ void wait_for_step(int step) {
     if (group == 0 && thread == 0) note_step(args.clock, step, item.index());
-    sm90::wait_for_both(shared.transposed_full(v.stage), v.full_parity(), "V", shared.k_full(k.stage),
-                        k.full_parity(), "K");
+    sm90::wait_for_both(v.full(), v.place.full_parity(), "V", k.full(), k.place.full_parity(), "K");
   }
   __device__ __forceinline__ void compute_step(int step, auto careful) {
     wait_for_step(step);
@@ -295,7 +286,7 @@ struct Flash3Fp8Consumer {
     softmax(step, careful, next);
     // A place where control flow meets, since it is long complete: ptxas would move the wait for P V above
     // the exponentials if the two stood in one block.
-    sm90::wait(shared.transposed_full(v.stage), v.full_parity(), "V, again");
+    v.wait_full("V, again");
     sm90::wait_for_wgmma<0>();
     release_v();
     // ptxas takes no definition of an operand while WGMMAs run: hence a copy, which it must not see
@@ -344,9 +335,9 @@ struct Flash3Fp8Consumer {
       const int last_step = range.count() - 1, last_block = n_block(last_step);
       const float done_scale = softmax_scale;
       if constexpr (kShape.q_stages > 1) more = next_item();
-      sm90::wait(shared.transposed_full(v.stage), v.full_parity(), "the last V");
+      v.wait_full("the last V");
       if (kShape.q_stages > 1 && more) {
-        sm90::wait(shared.k_full(k.stage), k.full_parity(), "the first K");
+        k.wait_full("the first K");
         await_ping_pong();
         add_values(last_block, done, std::true_type{});
         if constexpr (kObserved) log_output(done, last_step);
