@@ -21,6 +21,10 @@ struct TileState {
   double dprobs = 0;   // dP with dropout applied (backward)
   double dscores = 0;  // dS (backward)
   double accum = 0;    // the accumulator that this pass owns: O, dQ (q axis), dK + dV (kv axis)
+  double left_out = 0;  // rows that a kernel did not compute here, since they see no key of the tile
+  /// Where a kernel's maxima may lag (Rescaling::conditional): what P of each row of the tile is relative to,
+  /// for each part of the tile's keys that has maxima of its own; NaN: the row was not computed.
+  std::vector<float> maxima;
 };
 
 /// Accesses and states of one CTA, in the order in which it made them.

@@ -29,15 +29,23 @@ class TileLogEntry {
       : TileLogEntry(log, index, batch, head, m_block, n_block, work_item(), threadIdx.x == 0) {}
   /// An entry that has been opened, or is being.
   __device__ TileLogEntry(const DeviceTileLog& log, int index, unsigned item) {
-    if (log.states) state_ = log.states + static_cast<std::int64_t>(item) * log.capacity + index;
+    if (!log.states) return;
+    const std::int64_t offset = (static_cast<std::int64_t>(item) * log.capacity + index) * log.state_bytes();
+    state_ = reinterpret_cast<DeviceTileState*>(reinterpret_cast<unsigned char*>(log.states) + offset);
+    if (log.rows > 0) maxima_ = reinterpret_cast<float*>(state_ + 1);
   }
   __device__ bool open() const { return state_ != nullptr; }
   /// Adds to one of the state's sums.
   __device__ void add(double DeviceTileState::*field, double value) const {
     if (state_ && value != 0.0) atomicAdd(&(state_->*field), value);
   }
+  /// Notes what P of a row is relative to. @param row  of the tile, plus the tile's rows for a second part
+  __device__ void note_maximum(int row, float max) const {
+    if (maxima_) maxima_[row] = max;
+  }
 
  private:
+  float* maxima_ = nullptr;
   DeviceTileState* state_ = nullptr;
 };
 

@@ -12,6 +12,7 @@
 
 #include "gpu/kernels/flash3/backward/columns.cuh"
 #include "gpu/kernels/flash3/backward/keys.cuh"
+#include "gpu/kernels/flash3/backward/producer.cuh"
 #include "gpu/kernels/flash3/backward/specialised.cuh"
 #include "gpu/primitives/sm90/register_budget.cuh"
 

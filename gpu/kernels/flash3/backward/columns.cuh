@@ -89,14 +89,13 @@ struct Flash3Columns : Flash3Consumer<kType, kShape> {
   /// P = exp(S - LSE), in place.
   __device__ __forceinline__ void make_probs(const Flash3KvItem& item, const Flash3Stream<kShape>& stream,
                                              const Tile& tile, float (&scores)[kScores]) const {
-    const bool negative = args.exponent_scale < 0.0f;
     if constexpr (kObserved) {
-      log_tile(item, stream, tile, &DeviceTileState::scores, scores, negative ? -1.0f : 1.0f);
+      log_tile(item, stream, tile, &DeviceTileState::scores, scores,
+               args.exponent_scale < 0.0f ? -1.0f : 1.0f);
     }
-    if (kObserved || !stream.range.full(tile.m_block)) {
-      sm90::mask_scores(scores, 1.0f, args.band, tile.m_block * kBlockM,
-                        stream.n_block * kBlockN + first_key(), computed_again(thread),
-                        negative ? -kMinusInfinity : kMinusInfinity);
+    if (!stream.range.full(tile.m_block)) {
+      mask_rows_backward(scores, args, tile.m_block * kBlockM, stream.n_block * kBlockN + first_key(),
+                         thread);
     }
     const float2 lse = two_rows(shared.kLayout.lse, q.stage());
 #pragma unroll

@@ -4,11 +4,10 @@
 #pragma once
 
 #include "gpu/kernels/flash3/backward/arguments.cuh"
-#include "gpu/kernels/flash3/backward/producer.cuh"
+#include "gpu/kernels/flash3/backward/dq_sender.cuh"
 #include "gpu/primitives/common/step_clock.cuh"
 #include "gpu/primitives/sm90/fences.cuh"
 #include "gpu/primitives/sm90/fragments.hpp"
-#include "gpu/primitives/sm90/mask.cuh"
 #include "gpu/primitives/sm90/named_barrier.cuh"
 #include "gpu/primitives/sm90/observe.cuh"
 #include "gpu/primitives/sm90/stage_accumulator.cuh"
@@ -94,36 +93,6 @@ struct Flash3Consumer {
           i > 0);
     }
     sm90::commit_wgmma();
-  }
-
-  /// Entries that the mask hides, or that are of keys beyond the matrix, become `masked`. Where only the
-  /// latter are to be, that takes a third of the instructions, but registers: tiles of 128 queries have none
-  /// left.
-  /// @tparam kWhole  all entries are looked at
-  /// @param first_key, first_query  of these scores
-  template <bool kWhole>
-  __device__ __forceinline__ void mask(float (&scores)[kScores], float masked, int first_key,
-                                       int first_query) const {
-    const VisibleBand& band = args.band;
-    bool only_padding = false;
-    if constexpr (!kWhole && kBlockM < 128) {
-      const int last_key = min(band.seqlen_k, first_key + 64) - 1;
-      const int last_query = min(band.seqlen_q, first_query + kBlockM) - 1;
-      only_padding = band.first_query(last_key) <= first_query && band.last_query(first_key) >= last_query;
-    }
-    if (!only_padding) {
-      sm90::mask_transposed(scores, masked, band, first_key, first_query, computed_again(thread));
-      return;
-    }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int key = first_key + sm90::accumulator_entry(computed_again(thread), 2 * half).row;
-#pragma unroll
-      for (int i = 2 * half; i < kScores; i += 4) {
-        scores[i] = key < band.seqlen_k ? scores[i] : masked;
-        scores[i + 1] = key < band.seqlen_k ? scores[i + 1] : masked;
-      }
-    }
   }
 
   /// P = exp(S - LSE), in place.

@@ -134,14 +134,13 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
     const auto next_q = q.place.next();
     const bool q_ready = tile.number + 1 == tile.tiles || q.is_full(next_q);
     sm90::wait_for_wgmma<1>();
-    const bool negative = args.exponent_scale < 0.0f;
     if constexpr (kObserved) {
-      log_tile(item, stream, tile, &DeviceTileState::scores, scores, negative ? -1.0f : 1.0f);
+      log_tile(item, stream, tile, &DeviceTileState::scores, scores,
+               args.exponent_scale < 0.0f ? -1.0f : 1.0f);
     }
-    if (kObserved || !stream.range.full(tile.m_block)) {
-      this->template mask<kObserved>(scores, negative ? -kMinusInfinity : kMinusInfinity,
-                                     stream.n_block * kBlockN + kShape.first_key(group),
-                                     tile.m_block * kBlockM);
+    if (!stream.range.full(tile.m_block)) {
+      mask_columns<kShape>(scores, args, stream.n_block * kBlockN + kShape.first_key(group),
+                           tile.m_block * kBlockM, thread);
     }
     this->exponentiate(scores);
     // A place where control flow meets: ptxas would move the wait for dP above the exponentials if the two

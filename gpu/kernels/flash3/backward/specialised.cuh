@@ -129,10 +129,7 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
       sm90::log_visible(entry, &DeviceTileState::scores, scores, args.exponent_scale < 0.0f ? -1.0f : 1.0f,
                         args.band, first_key, first_query, thread);
     }
-    if (kObserved || !stream.range.full(m_block)) {
-      const float masked = args.exponent_scale < 0.0f ? -kMinusInfinity : kMinusInfinity;
-      role.template mask<kObserved>(scores, masked, first_key, first_query);
-    }
+    if (!stream.range.full(m_block)) mask_columns<kShape>(scores, args, first_key, first_query, thread);
     role.exponentiate(scores);
     q.release();
     p.wait_empty(once, "a free place for P");

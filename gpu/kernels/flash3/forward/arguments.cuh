@@ -6,6 +6,7 @@
 
 #include "cpu_ref/schedule/tile_schedule.hpp"
 #include "gpu/kernels/flash3/forward/shapes.hpp"
+#include "gpu/kernels/flash3/scores.cuh"
 #include "gpu/launch/kernel_arguments.hpp"
 #include "gpu/primitives/sm90/pipe.cuh"
 
@@ -55,24 +56,21 @@ struct Flash3Item {
   __device__ __forceinline__ int batch(const Flash3ForwardArguments& args) const {
     return args.splits.count == 1 ? part : part % args.batches;
   }
-  /// Of the keys that its rows see, those of its split. Rows beyond the matrix, which nobody stores, ask for
-  /// no mask.
-  /// @tparam kMasked  all tiles are masked
-  template <auto kShape, bool kMasked = false>
+  /// The kv tiles that its rows see, of those of its split. Rows beyond the matrix, which nobody stores, ask
+  /// for no mask.
+  template <auto kShape>
   __device__ __forceinline__ TileRange tiles(const Flash3ForwardArguments& args) const {
-    const auto unmasked = [&] {
+    const auto of_one_head = [&] {
       const int first_row = block * kShape.tile.block_m;
       const int last_row = min(args.band.seqlen_q, first_row + kShape.tile.block_m) - 1;
-      return tilescope::detail::kv_tiles_of_rows(args.band, kShape.tile, first_row, last_row, false);
+      return tilescope::detail::kv_tiles_of_rows(seen_band(args), kShape.tile, first_row, last_row, false);
     };
-    const auto packed = [&] {
+    const auto of_packed_heads = [&] {
       const Interval queries = packed_queries(args.head_rows, kShape.tile, args.band.seqlen_q, block);
-      return tilescope::detail::kv_tiles_of_rows(args.head_band, kShape.tile, queries.begin, queries.end - 1,
-                                                 kMasked);
+      return tilescope::detail::kv_tiles_of_rows(seen_band_of_head<kShape>(args), kShape.tile, queries.begin,
+                                                 queries.end - 1, false);
     };
-    const TileRange all = kShape.packs_masked && args.head_rows > 0 ? packed()
-                          : kMasked                                 ? kv_tiles(args.band, kShape.tile, block)
-                                                                    : unmasked();
+    const TileRange all = kShape.packs_masked && args.head_rows > 0 ? of_packed_heads() : of_one_head();
     return args.splits.count == 1 ? all : args.splits.part_of(all, part / args.batches);
   }
   __device__ __forceinline__ int wave_parity() const { return static_cast<int>(place & 1); }

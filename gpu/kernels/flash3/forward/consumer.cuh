@@ -5,6 +5,7 @@
 #pragma once
 
 #include "gpu/kernels/flash3/forward/arguments.cuh"
+#include "gpu/kernels/flash3/forward/observed.cuh"
 #include "gpu/kernels/flash3/forward/producer.cuh"
 #include "gpu/kernels/flash3/forward/softmax.cuh"
 #include "gpu/kernels/flash3/forward/store.cuh"
@@ -12,19 +13,16 @@
 #include "gpu/primitives/common/step_clock.cuh"
 #include "gpu/primitives/sm90/fences.cuh"
 #include "gpu/primitives/sm90/fragments.hpp"
-#include "gpu/primitives/sm90/mask.cuh"
 #include "gpu/primitives/sm90/named_barrier.cuh"
-#include "gpu/primitives/sm90/observe.cuh"
 #include "gpu/primitives/sm90/wgmma.cuh"
 
 namespace tilescope::gpu::detail {
 
 /// A warpgroup that computes 64 rows of each tile, or of its part of the tile's keys.
-/// @tparam kObserved  logs the tiles that it visits. It masks each of them, so that every maximum is exact:
-/// its P is relative to a row's own maximum, as the tile's replay has it. Keys are then not split.
+/// @tparam kObserved  logs the tiles that it visits, and leaves out, and what P of each row is relative to
 template <sm90::WgmmaType kType, Flash3ForwardShape kShape, bool kObserved>
-struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
-  using Walk = Flash3ForwardWalk<kShape, kObserved>;
+struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
+  using Walk = Flash3ForwardWalk<kShape>;
   using Walk::args, Walk::shared, Walk::group, Walk::thread, Walk::row_group, Walk::q, Walk::k, Walk::v;
   using Walk::item, Walk::range, Walk::own_begin, Walk::own_end, Walk::kBlockN, Walk::kSplits, Walk::kSkips;
   using Walk::lane, Walk::first_query, Walk::release_q, Walk::release_k;
@@ -80,35 +78,24 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
     }
     sm90::commit_wgmma();
   }
-  __device__ __forceinline__ TileLogEntry open_entry(const Flash3Item& of, int step, int n_block) {
-    return TileLogEntry(args.log, step, of.batch(args), of.head, of.block, n_block, of.index(),
-                        group == 0 && thread == 0);
+  __device__ __forceinline__ int n_block(int step) const {
+    return scan_tile(args.scan, range, item.wave_parity(), step);
+  }
+  /// Where its rows' maxima stand in the tile log.
+  __device__ __forceinline__ int first_row_of_log() const {
+    return kSplits ? group * kShape.tile.block_m : first_query(item) - item.block * kShape.tile.block_m;
   }
   __device__ __forceinline__ void mask_tile(int step) {
-    const int n_block = scan_tile(args.scan, range, item.wave_parity(), step);
-    const VisibleBand& band = kShape.packs_masked ? args.head_band : args.band;
-    sm90::mask_scores(scores, args.score_sign, band, first_query(item), n_block * kBlockN + own_key, thread,
-                      kMinusInfinity, kShape.packs_masked ? args.head_rows : 0);
-    if constexpr (kObserved) {
-      sm90::log_masked(open_entry(item, step, n_block), &DeviceTileState::scores, scores,
-                       args.band.seqlen_q - first_query(item), thread);
-    }
+    const int block = n_block(step);
+    mask_rows<kShape>(scores, args.score_sign, args, first_query(item), block * kBlockN + own_key, thread);
   }
-  __device__ __forceinline__ void log_softmax(int step) {
-    const TileLogEntry entry(args.log, step, item.index());
-    const int rows_inside = args.band.seqlen_q - first_query(item);
-    sm90::log_rows(entry, rows.max, rows.sum, rows_inside, thread);
-    sm90::log_pairs<kType>(entry, &DeviceTileState::probs, probs, rows_inside, thread);
-  }
-  __device__ __forceinline__ void log_output(const Flash3Item& of, int step) {
-    sm90::log_masked(TileLogEntry(args.log, step, of.index()), &DeviceTileState::accum, out,
-                     args.band.seqlen_q - first_query(of), thread);
-  }
+
   /// The next item with something to compute; the others' rows are 0. False: there are no more.
   __device__ __forceinline__ bool next_item() {
     while (!look_at_item()) {
       if (item.block < 0) return false;
       if constexpr (kSkips) skip_tiles(range.count());
+      if constexpr (kSkips && kObserved) log_left_out(*this, 0, range.count());
       if (!kSplits || group == 0) {
         store_empty_rows<kType>(args, item, first_query(item) + 16 * (thread / 32), lane());
       }
@@ -149,6 +136,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
   __device__ __forceinline__ void first_softmax() {
     release_k();
     if (needs_mask(own_begin)) mask_tile(own_begin);
+    if constexpr (kObserved) log_scores(*this, own_begin);
     rows = Flash3Rows::starting(kShape.skips || first_query(item) < args.band.seqlen_q);
     if (group == 0 && thread == 0) note_step(args.clock, 0, item.index());
     float tile_sum[2];
@@ -156,7 +144,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
     rows.exponentiate(scores, args.exponent_scale, tile_sum);
     rows.add(tile_sum);
     sm90::pack_operands<kType>(scores, probs);
-    if constexpr (kObserved) log_softmax(0);
+    if constexpr (kObserved) log_softmax<kType>(*this, own_begin);
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) out[i] = 0.0f;
     if (own_end > own_begin + 1) {
@@ -166,6 +154,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
 
   __device__ __forceinline__ void begin_item() {
     if constexpr (kSkips) skip_tiles(own_begin);
+    if constexpr (kSkips && kObserved) log_left_out(*this, 0, own_begin);
     k.wait_full("the first K");
     await_ping_pong();
     sm90::fence_wgmma();
@@ -202,6 +191,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
       rows.raise_to(scores, args.exponent_scale);
       raised = true;
     }
+    if constexpr (kObserved) log_scores(*this, step);
     [[maybe_unused]] std::uint32_t next_probs[kScores / 2];
     bool again;
     if constexpr (kKept) {
@@ -224,7 +214,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
     if (!k_ready) k.wait_full("the next K");
     sm90::wait_for_wgmma<0>();
     release_v();
-    if constexpr (kObserved) log_output(item, step - 1);
+    if constexpr (kObserved) log_output(*this, item, step - 1);
     if constexpr (!kKept) {
       if (again) {
         sm90::fence_wgmma();
@@ -247,7 +237,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
     } else {
       sm90::pack_operands<kType>(scores, probs);
     }
-    if constexpr (kObserved) log_softmax(step);
+    if constexpr (kObserved) log_softmax<kType>(*this, step);
   }
 
   __device__ __forceinline__ void run() {
@@ -268,10 +258,12 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
       const Flash3Item done = item;
       const int last_step = own_end - 1, unseen = range.count() - own_end;
       if constexpr (kSkips) skip_k(unseen);
+      if constexpr (kSkips && kObserved) log_left_out(*this, own_end, range.count());
       const bool beside = kShape.q_stages > 1 && look_at_item();
       v.wait_full("the last V");
       if (beside) {
         if constexpr (kSkips) skip_k(own_begin);
+        if constexpr (kSkips && kObserved) log_left_out(*this, 0, own_begin);
         k.wait_full("the first K");
         await_ping_pong();
         sm90::fence_wgmma();
@@ -281,7 +273,8 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
         sm90::wait_for_wgmma<1>();
         release_v();
         if constexpr (kSkips) skip_v(unseen + own_begin);
-        if constexpr (kObserved) log_output(done, last_step);
+        if constexpr (kObserved) log_output(*this, done, last_step);
+        if constexpr (kSkips && kObserved) log_unchanged(*this, done, last_step + 1, last_step + 1 + unseen);
         finish(done);
         sm90::wait_for_wgmma<0>();
         first_softmax();
@@ -291,7 +284,8 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
         sm90::wait_for_wgmma<0>();
         release_v();
         if constexpr (kSkips) skip_v(unseen);
-        if constexpr (kObserved) log_output(done, last_step);
+        if constexpr (kObserved) log_output(*this, done, last_step);
+        if constexpr (kSkips && kObserved) log_unchanged(*this, done, last_step + 1, last_step + 1 + unseen);
         finish(done);
         more = next_item();
         if (more) begin_item();

@@ -50,9 +50,8 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     sm90::prefetch_map(args.k);
     sm90::prefetch_map(args.v);
     sm90::prefetch_map(args.out);
-    constexpr int kConsumers = kObserved && kShape.splits_keys ? 1 : kShape.consumers();
-    detail::init_q_and_k<kShape>(shared, kConsumers);
-    shared.v().init(1, 4 * kConsumers);
+    detail::init_q_and_k<kShape>(shared, kShape.consumers());
+    shared.v().init(1, 4 * kShape.consumers());
     if constexpr (kShape.splits_keys) shared.part().init(sm90::kWarpgroupThreads, sm90::kWarpgroupThreads);
     sm90::fence_barrier_init();
   }
@@ -64,12 +63,9 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     if (threadIdx.x == 127) watchdog.watch(kShape.threads() - 128);
   } else {
     sm90::take_registers<kShape.consumer_registers()>();
-    // Keys that are observed are not split: one warpgroup sees them all.
-    if (!(kShape.splits_keys && kObserved && warpgroup > 1)) {
-      detail::Flash3ForwardConsumer<kType, kShape, kObserved>(args, shared, items, warpgroup - 1,
-                                                              static_cast<int>(threadIdx.x) % 128)
-          .run();
-    }
+    detail::Flash3ForwardConsumer<kType, kShape, kObserved>(args, shared, items, warpgroup - 1,
+                                                            static_cast<int>(threadIdx.x) % 128)
+        .run();
     watchdog.say_done();
   }
 }

@@ -10,10 +10,10 @@
 
 namespace tilescope::gpu::detail {
 
-template <Flash3ForwardShape kShape, bool kObserved>
+template <Flash3ForwardShape kShape>
 struct Flash3ForwardWalk {
   static constexpr int kBlockN = kShape.tile.block_n;
-  static constexpr bool kSplits = kShape.splits_keys && !kObserved, kSkips = kShape.skips && !kObserved;
+  static constexpr bool kSplits = kShape.splits_keys, kSkips = kShape.skips;
   static_assert(!kSkips || !kShape.ping_pong);
 
   const Flash3ForwardArguments& args;
@@ -31,7 +31,7 @@ struct Flash3ForwardWalk {
   int full_begin = 0, full_end = 0, own_begin = 0, own_end = 0;
 
   __device__ __forceinline__ int lane() const { return thread % 32; }
-  __device__ __forceinline__ int first_query(const Flash3Item& of) {
+  __device__ __forceinline__ int first_query(const Flash3Item& of) const {
     return of.template first_query<kShape>(group);
   }
 
@@ -64,8 +64,7 @@ struct Flash3ForwardWalk {
   }
   /// The steps that this warpgroup's rows see.
   __device__ __forceinline__ void look_at_own_rows(bool down) {
-    const TileRange own =
-        kv_tiles(args.band, {sm90::kWarpgroupRows, kBlockN}, first_query(item) / sm90::kWarpgroupRows);
+    const TileRange own = kv_tiles_of_warpgroup<kShape>(args, first_query(item));
     const int begin = max(own.begin, range.begin), end = min(own.end, range.end);
     const bool none = end <= begin || first_query(item) >= args.band.seqlen_q;
     own_begin = none ? 0 : down ? range.end - end : begin - range.begin;
@@ -76,10 +75,10 @@ struct Flash3ForwardWalk {
     q.wait_full("Q");
     item = items[q.index()];
     if (item.block < 0) return false;
-    range = item.template tiles<kShape, kObserved>(args);
+    range = item.template tiles<kShape>(args);
     if (range.empty()) return false;
     // The mask gives scores their sign.
-    if (kObserved || args.score_sign < 0.0f) range.full_end = range.full_begin;
+    if (args.score_sign < 0.0f) range.full_end = range.full_begin;
     const bool down = scan_tile(args.scan, range, item.wave_parity(), 0) != range.begin;
     full_begin = down ? range.end - range.full_end : range.full_begin - range.begin;
     full_end = full_begin + range.full_end - range.full_begin;

@@ -5,20 +5,19 @@
 #pragma once
 
 #include "cpu_ref/primitives/score_constants.hpp"
+#include "gpu/kernels/flash3/forward/observed.cuh"
 #include "gpu/kernels/flash3/forward/store.cuh"
 #include "gpu/kernels/flash3/fp8/arguments.cuh"
 #include "gpu/kernels/flash3/fp8/softmax.cuh"
 #include "gpu/kernels/flash3/fp8/store.cuh"
 #include "gpu/primitives/common/step_clock.cuh"
-#include "gpu/primitives/sm90/mask.cuh"
 #include "gpu/primitives/sm90/named_barrier.cuh"
-#include "gpu/primitives/sm90/observe.cuh"
 #include "gpu/primitives/sm90/wgmma.cuh"
 
 namespace tilescope::gpu::detail {
 
 /// A warpgroup that computes 64 rows of each tile.
-/// @tparam kObserved  logs the tiles that it visits; every maximum is exact: see Flash3ForwardConsumer
+/// @tparam kObserved  logs the tiles that it visits, and what P of each row is relative to
 template <sm90::WgmmaType kType, Flash3Fp8Shape kShape, bool kObserved>
 struct Flash3Fp8Consumer {
   static constexpr int kBlockN = kShape.tile.block_n, kHeadDim = kShape.head_dim;
@@ -40,7 +39,7 @@ struct Flash3Fp8Consumer {
   Probs probs;
   float out[kOutputs];
   float part[kTwoLevel ? kPartCols / 2 : 1];
-  Flash3ScaledRows<kFlash3Fp8Power<kType, !kObserved>> rows;
+  Flash3ScaledRows<kFlash3Fp8Power<kType>> rows;
   Flash3Item item{};
   TileRange range;
   int full_begin = 0, full_end = 0;  // the steps that need no mask
@@ -75,11 +74,13 @@ struct Flash3Fp8Consumer {
       sm90::arrive_named(kFirstPingPong + (group + 1) % kShape.consumers(), 256);
   }
 
-  __device__ __forceinline__ int first_query(const Flash3Item& of) {
+  __device__ __forceinline__ int first_query(const Flash3Item& of) const {
     return of.block * kShape.tile.block_m + sm90::kWarpgroupRows * group;
   }
+  /// Where its rows' maxima stand in the tile log.
+  __device__ __forceinline__ int first_row_of_log() const { return sm90::kWarpgroupRows * group; }
   __device__ __forceinline__ bool needs_mask(int step) { return step < full_begin || step >= full_end; }
-  __device__ __forceinline__ int n_block(int step) {
+  __device__ __forceinline__ int n_block(int step) const {
     return scan_tile(args.scan, range, item.wave_parity(), step);
   }
   __device__ __forceinline__ int batch_head(const Flash3Item& of) { return of.part * args.heads + of.head; }
@@ -112,22 +113,6 @@ struct Flash3Fp8Consumer {
   __device__ __forceinline__ void release_k() { k.release(lane() == 0); }
   __device__ __forceinline__ void release_v() { v.release(lane() == 0); }
 
-  __device__ __forceinline__ void log_scores(int step) {
-    sm90::log_masked(TileLogEntry(args.log, step, item.part, item.head, item.block, n_block(step),
-                                  item.index(), group == 0 && thread == 0),
-                     &DeviceTileState::scores, scores, args.band.seqlen_q - first_query(item), thread);
-  }
-  __device__ __forceinline__ void log_softmax(int step, const Probs& made) {
-    const TileLogEntry entry(args.log, step, item.index());
-    const int rows_inside = args.band.seqlen_q - first_query(item);
-    sm90::log_rows(entry, rows.max, rows.sum, rows_inside, thread);
-    sm90::log_bytes<kType>(entry, &DeviceTileState::probs, made, rows_inside, thread);
-  }
-  __device__ __forceinline__ void log_output(const Flash3Item& of, int step) {
-    sm90::log_masked(TileLogEntry(args.log, step, of.index()), &DeviceTileState::accum, out,
-                     args.band.seqlen_q - first_query(of), thread);
-  }
-
   /// The next item with something to compute; the others' rows are 0. False: there are no more.
   __device__ __forceinline__ bool next_item() {
     for (;;) {
@@ -140,7 +125,7 @@ struct Flash3Fp8Consumer {
       store_empty_rows<sm90::WgmmaType::bf16>(args, item, first_query(item) + 16 * (here / 32), here % 32);
       release_q();
     }
-    if (kObserved || args.score_sign < 0.0f) range.full_end = range.full_begin;
+    if (args.score_sign < 0.0f) range.full_end = range.full_begin;
     const bool down = n_block(0) != range.begin;
     full_begin = down ? range.end - range.full_end : range.full_begin - range.begin;
     full_end = full_begin + range.full_end - range.full_begin;
@@ -162,14 +147,14 @@ struct Flash3Fp8Consumer {
     }
     if constexpr (careful) {
       if (needs_mask(step)) {
-        sm90::mask_scores(scores, args.score_sign, args.band, first_query(item), n_block(step) * kBlockN,
+        mask_rows<kShape>(scores, args.score_sign, args, first_query(item), n_block(step) * kBlockN,
                           thread_again());
-        if constexpr (kObserved) log_scores(step);
       }
       rows.raise_to(scores, exponent_scale, descale);
     } else {
       rows.factor[0] = rows.factor[1] = 1.0f;
     }
+    if constexpr (kObserved) log_scores(*this, step);
     float tile_sum[2];
     const bool at_end = exponentiate_to_bytes<kType>(rows, made, scores, scale, tile_sum);
     if constexpr (!careful) {
@@ -180,7 +165,7 @@ struct Flash3Fp8Consumer {
       }
     }
     rows.add(tile_sum);
-    if constexpr (kObserved) log_softmax(step, made);
+    if constexpr (kObserved) log_softmax<kType>(*this, step);
   }
 
   /// The two levels meet: O = O factor + part.
@@ -267,7 +252,7 @@ struct Flash3Fp8Consumer {
     wait_for_step(step);
     await_ping_pong();
     add_values(n_block(step - 1), item, std::true_type{});
-    if constexpr (kObserved) log_output(item, step - 1);
+    if constexpr (kObserved) log_output(*this, item, step - 1);
     wait_for_scores();
     release_k();
     softmax(step, careful, probs);
@@ -324,7 +309,7 @@ struct Flash3Fp8Consumer {
       for (int step = 1; step < range.count();) {
         if (needs_mask(step)) {
           compute(step++, std::true_type{});
-        } else if constexpr (!kObserved) {  // most are full: a loop without what the others need
+        } else {  // most are full: a loop without what the others need
           for (; step < full_end; ++step) compute(step, std::false_type{});
         }
       }
@@ -340,14 +325,14 @@ struct Flash3Fp8Consumer {
         k.wait_full("the first K");
         await_ping_pong();
         add_values(last_block, done, std::true_type{});
-        if constexpr (kObserved) log_output(done, last_step);
+        if constexpr (kObserved) log_output(*this, done, last_step);
         finish(done, done_scale);
         wait_for_scores();
         first_softmax();
       } else {
         await_ping_pong();
         add_values(last_block, done, std::false_type{});
-        if constexpr (kObserved) log_output(done, last_step);
+        if constexpr (kObserved) log_output(*this, done, last_step);
         finish(done, done_scale);
         if constexpr (kShape.q_stages == 1) {
           more = next_item();

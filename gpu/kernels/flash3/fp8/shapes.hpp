@@ -17,6 +17,8 @@ enum class Flash3Fp8Order : std::uint8_t {
   lag,     // behind it, beside the softmax of the next tile: for fast sums
 };
 
+inline constexpr int kFlash3E4m3Power = 5;  // a P of 1 is kept as 2^5 in e4m3
+
 /// Warpgroups that compute 64 rows each, and one that loads (a thread) and transposes V (three warps).
 struct Flash3Fp8Shape {
   TileShape tile{128, 128};
