@@ -28,12 +28,14 @@ std::int64_t most_steps(const TileProgram& program) {
   return most * program.heads_per_cta();
 }
 
-constexpr int kMostKeyParts = 2;  // of a tile, with maxima of their own
+/// Parts of a tile's keys that may have maxima of their own: where a tile has 64 rows, two warpgroups may
+/// share its keys.
+constexpr int most_key_parts(int block_m) { return block_m <= 64 ? 2 : 1; }
 
 /// The maxima of a state, as TileState has them: parts of keys of which nothing is told are left out.
 std::vector<float> told_maxima(const float* maxima, int block_m) {
   int parts = 0;
-  for (int i = 0; i < kMostKeyParts * block_m; ++i) {
+  for (int i = 0; i < most_key_parts(block_m) * block_m; ++i) {
     if (!std::isnan(maxima[i])) parts = i / block_m + 1;
   }
   return {maxima, maxima + parts * block_m};
@@ -56,7 +58,7 @@ PassLog DeviceSession::observe(std::size_t index) {
   KernelArguments observed = arguments(index);
   DeviceTileLog& device_log = observed.log;
   device_log.capacity = static_cast<int>(capacity);
-  if (maxima_lag_ && program.name == PassName::forward) device_log.rows = kMostKeyParts * block_m;
+  if (maxima_lag_ && program.name == PassName::forward) device_log.rows = most_key_parts(block_m) * block_m;
   const auto state_words = static_cast<std::size_t>(device_log.state_bytes()) / sizeof(float);
   std::vector<float> words(static_cast<std::size_t>(ctas * capacity) * state_words);
   for (std::size_t end = state_words; end <= words.size(); end += state_words) {

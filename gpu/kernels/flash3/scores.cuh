@@ -73,14 +73,14 @@ __device__ __forceinline__ void mask_rows_backward(float (&scores)[kScores], con
   sm90::mask_scores(scores, 1.0f, seen_band(args), first_query, first_key, computed_again(thread),
                     masked_score(args));
 }
-/// Backward, keys as rows and queries as columns: the same. Where only keys beyond the matrix are to be
-/// masked, that takes a third of the instructions, but registers: tiles of 128 queries have none left.
+/// Backward, keys as rows and queries as columns: the same. `masked` is masked_score(). Where only keys
+/// beyond the matrix are to be masked, that takes a third of the instructions, but registers: tiles of 128
+/// queries have none left.
 template <auto kShape, int kScores, typename Arguments>
-__device__ __forceinline__ void mask_columns(float (&scores)[kScores], const Arguments& args, int first_key,
-                                             int first_query, int thread) {
+__device__ __forceinline__ void mask_columns(float (&scores)[kScores], float masked, const Arguments& args,
+                                             int first_key, int first_query, int thread) {
   constexpr int kBlockM = kShape.tile.block_m;
   const VisibleBand& band = seen_band(args);
-  const float masked = masked_score(args);
   bool only_padding = false;
   if constexpr (kBlockM < 128) {
     const int last_key = min(band.seqlen_k, first_key + 64) - 1;

@@ -139,8 +139,9 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
                args.exponent_scale < 0.0f ? -1.0f : 1.0f);
     }
     if (!stream.range.full(tile.m_block)) {
-      mask_columns<kShape>(scores, args, stream.n_block * kBlockN + kShape.first_key(group),
-                           tile.m_block * kBlockM, thread);
+      mask_columns<kShape>(scores, masked_score(args), args,
+                           stream.n_block * kBlockN + kShape.first_key(group), tile.m_block * kBlockM,
+                           thread);
     }
     this->exponentiate(scores);
     // A place where control flow meets: ptxas would move the wait for dP above the exponentials if the two

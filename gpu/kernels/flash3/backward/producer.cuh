@@ -16,12 +16,12 @@ __device__ __forceinline__ void produce_tiles(const Flash3BackwardArguments& arg
                                               Flash3BackwardShared<kShape> shared) {
   using sm90::CacheHint;
   constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKvTile = kShape.kv_tile();
-  const auto k = shared.k();
-  const auto v = shared.v();
   auto q = shared.q();
   auto dout = shared.dout();
   each_item<kShape>(args, [&](const Flash3KvItem& item) {
     const Flash3Stream<kShape> stream(args, item.index());
+    const auto k = shared.k();
+    const auto v = shared.v();
     const auto load = [&](std::uint32_t target, const CUtensorMap& map, std::uint32_t full,
                           const sm90::PanelTile& tile, int row, int head, CacheHint hint) {
       sm90::arrive_expecting(full, tile.bytes());

@@ -129,7 +129,8 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
       sm90::log_visible(entry, &DeviceTileState::scores, scores, args.exponent_scale < 0.0f ? -1.0f : 1.0f,
                         args.band, first_key, first_query, thread);
     }
-    if (!stream.range.full(m_block)) mask_columns<kShape>(scores, args, first_key, first_query, thread);
+    if (!stream.range.full(m_block))
+      mask_columns<kShape>(scores, masked_score(args), args, first_key, first_query, thread);
     role.exponentiate(scores);
     q.release();
     p.wait_empty(once, "a free place for P");
