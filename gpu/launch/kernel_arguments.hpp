@@ -39,16 +39,17 @@ struct DeviceTileState {
 };
 
 /// Where an observed pass logs the tiles that it visits: `capacity` states for each work item. Where maxima
-/// may lag, each state has `rows` numbers of fp32 behind it: what P of each row of the tile is relative to,
-/// for each part of the tile's keys; NaN: nothing is told of the row.
+/// may lag, `rows` numbers of fp32 for each state lie in front of them all, those of the first state last:
+/// what P of each row of the tile is relative to, for each part of the tile's keys; NaN: nothing is told of
+/// the row.
 struct DeviceTileLog {
   DeviceTileState* states = nullptr;  // null: nothing is observed
   int* visited = nullptr;             // tiles that each work item has logged
   int capacity = 0;
-  int rows = 0;  // even
+  int rows = 0;
 
-  TILESCOPE_HOST_DEVICE std::int64_t state_bytes() const {
-    return static_cast<std::int64_t>(sizeof(DeviceTileState)) + 4 * rows;
+  TILESCOPE_HOST_DEVICE float* maxima(std::int64_t state) const {
+    return reinterpret_cast<float*>(states) - (state + 1) * rows;
   }
 };
 

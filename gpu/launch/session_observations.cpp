@@ -59,36 +59,50 @@ PassLog DeviceSession::observe(std::size_t index) {
   DeviceTileLog& device_log = observed.log;
   device_log.capacity = static_cast<int>(capacity);
   if (maxima_lag_ && program.name == PassName::forward) device_log.rows = most_key_parts(block_m) * block_m;
-  const auto state_words = static_cast<std::size_t>(device_log.state_bytes()) / sizeof(float);
-  std::vector<float> words(static_cast<std::size_t>(ctas * capacity) * state_words);
-  for (std::size_t end = state_words; end <= words.size(); end += state_words) {
-    std::fill_n(words.begin() + static_cast<std::ptrdiff_t>(end) - device_log.rows, device_log.rows,
-                std::numeric_limits<float>::quiet_NaN());
-  }
-  DeviceBuffer states = uploaded("tile log", words, stream_.get());
+  const auto entries = static_cast<std::size_t>(ctas * capacity);
+  std::vector<float> maxima(entries * static_cast<std::size_t>(device_log.rows),
+                            std::numeric_limits<float>::quiet_NaN());
+  if (maxima.size() % 2 != 0) maxima.push_back(0.0f);  // states hold fp64
+  std::vector<float> words = maxima;
+  words.resize(maxima.size() + entries * sizeof(DeviceTileState) / sizeof(float));
+  DeviceBuffer log_buffer = uploaded("tile log", words, stream_.get());
   DeviceBuffer visited("tile log counters", ctas * static_cast<std::int64_t>(sizeof(int)));
   visited.zero(stream_.get());
-  device_log.states = static_cast<DeviceTileState*>(states.data());
+  device_log.states =
+      reinterpret_cast<DeviceTileState*>(static_cast<float*>(log_buffer.data()) + maxima.size());
   device_log.visited = static_cast<int*>(visited.data());
   launch_(program, observed, stream_.get());
   check_cuda(cudaGetLastError(), "launching " + kernel_name_ + " " + std::string(to_string(program.name)));
   synchronize();
-  states.check_guards();
+  log_buffer.check_guards();
   std::vector<int> counts(static_cast<std::size_t>(ctas));
   check_cuda(cudaMemcpy(counts.data(), visited.data(), counts.size() * sizeof(int), cudaMemcpyDeviceToHost),
              "downloading the tile log");
-  check_cuda(cudaMemcpy(words.data(), states.data(), words.size() * sizeof(float), cudaMemcpyDeviceToHost),
-             "downloading the tile log");
+  check_cuda(
+      cudaMemcpy(words.data(), log_buffer.data(), words.size() * sizeof(float), cudaMemcpyDeviceToHost),
+      "downloading the tile log");
   for (std::size_t cta = 0; cta < counts.size(); ++cta) {
     for (int i = 0; i < counts[cta]; ++i) {
       const std::size_t entry = cta * static_cast<std::size_t>(capacity) + static_cast<std::size_t>(i);
-      const float* at = &words[entry * state_words];
       DeviceTileState s;
-      std::memcpy(&s, at, sizeof s);
-      log.ctas[cta].states.push_back(
-          {program.name, s.batch, s.head, s.m_block, s.n_block, s.scores, s.row_max, s.row_sum, s.probs,
-           s.dprobs, s.dscores, s.accum, s.left_out,
-           device_log.rows > 0 ? told_maxima(at + sizeof s / sizeof(float), block_m) : std::vector<float>()});
+      std::memcpy(&s, &words[maxima.size() + entry * sizeof s / sizeof(float)], sizeof s);
+      log.ctas[cta].states.push_back({program.name,
+                                      s.batch,
+                                      s.head,
+                                      s.m_block,
+                                      s.n_block,
+                                      s.scores,
+                                      s.row_max,
+                                      s.row_sum,
+                                      s.probs,
+                                      s.dprobs,
+                                      s.dscores,
+                                      s.accum,
+                                      s.left_out,
+                                      {}});
+      if (device_log.rows == 0) continue;
+      const std::size_t behind = (entry + 1) * static_cast<std::size_t>(device_log.rows);
+      log.ctas[cta].states.back().maxima = told_maxima(&words[maxima.size() - behind], block_m);
     }
   }
   return log;

@@ -29,10 +29,7 @@ class TileLogEntry {
       : TileLogEntry(log, index, batch, head, m_block, n_block, work_item(), threadIdx.x == 0) {}
   /// An entry that has been opened, or is being.
   __device__ TileLogEntry(const DeviceTileLog& log, int index, unsigned item) {
-    if (!log.states) return;
-    const std::int64_t offset = (static_cast<std::int64_t>(item) * log.capacity + index) * log.state_bytes();
-    state_ = reinterpret_cast<DeviceTileState*>(reinterpret_cast<unsigned char*>(log.states) + offset);
-    if (log.rows > 0) maxima_ = reinterpret_cast<float*>(state_ + 1);
+    if (log.states) state_ = log.states + static_cast<std::int64_t>(item) * log.capacity + index;
   }
   __device__ bool open() const { return state_ != nullptr; }
   /// Adds to one of the state's sums.
@@ -40,12 +37,11 @@ class TileLogEntry {
     if (state_ && value != 0.0) atomicAdd(&(state_->*field), value);
   }
   /// Notes what P of a row is relative to. @param row  of the tile, plus the tile's rows for a second part
-  __device__ void note_maximum(int row, float max) const {
-    if (maxima_) maxima_[row] = max;
+  __device__ void note_maximum(const DeviceTileLog& log, int row, float max) const {
+    if (log.rows > 0) log.maxima(state_ - log.states)[row] = max;
   }
 
  private:
-  float* maxima_ = nullptr;
   DeviceTileState* state_ = nullptr;
 };
 

@@ -70,12 +70,13 @@ __device__ __forceinline__ void log_rows(const TileLogEntry& entry, const float 
 }
 
 /// Notes what P of the thread's two rows is relative to. @param first_row  the warpgroup's first of the tile
-__device__ __forceinline__ void log_maxima(const TileLogEntry& entry, const float (&max)[2], int first_row,
-                                           int rows_inside, int thread) {
+__device__ __forceinline__ void log_maxima(const TileLogEntry& entry, const DeviceTileLog& log,
+                                           const float (&max)[2], int first_row, int rows_inside,
+                                           int thread) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = accumulator_entry(thread, 2 * half).row;
-    if (thread % 4 == 0 && row < rows_inside) entry.note_maximum(first_row + row, max[half]);
+    if (thread % 4 == 0 && row < rows_inside) entry.note_maximum(log, first_row + row, max[half]);
   }
 }
 

@@ -29,7 +29,7 @@ template <sm90::WgmmaType kType, typename Consumer>
 __device__ __forceinline__ void log_softmax(const Consumer& own, int step) {
   const TileLogEntry entry(own.args.log, step, own.item.index());
   const int rows = rows_inside(own, own.item);
-  sm90::log_maxima(entry, own.rows.max, own.first_row_of_log(), rows, own.thread);
+  sm90::log_maxima(entry, own.args.log, own.rows.max, own.first_row_of_log(), rows, own.thread);
   sm90::log_rows(entry, own.rows.max, own.rows.sum, rows, own.thread);
   if constexpr (kType == sm90::WgmmaType::fp16 || kType == sm90::WgmmaType::bf16) {
     sm90::log_pairs<kType>(entry, &DeviceTileState::probs, own.probs, rows, own.thread);
