@@ -12,6 +12,8 @@
 namespace tilescope {
 namespace {
 
+constexpr int kMostKeyParts = 2;
+
 bool is_forward(PassName pass) { return pass == PassName::forward; }
 bool is_backward(PassName pass) {
   return pass == PassName::dkdv || pass == PassName::dq || pass == PassName::dkdvdq ||
@@ -37,6 +39,7 @@ TileReplay::TileReplay(const TileProgram& program, const TensorSet& tensors, con
     : program_(&program),
       tensors_(&tensors),
       sum_error_(arithmetic.sum_error(program.problem.dtype)),
+      largest_kept_prob_(arithmetic.largest_kept_prob(program.problem.dtype)),
       scores_(tensors),
       q_(tensors[TensorName::q]),
       k_(tensors[TensorName::k]),
@@ -45,8 +48,11 @@ TileReplay::TileReplay(const TileProgram& program, const TensorSet& tensors, con
   scale_ = std::abs(program.problem.scale());
   sign_ = kernel_scale.sign;
   probs_factor_ = std::exp2(kernel_scale.softmax.log2_offset);
+  if (program.problem.dtype == ElementType::fp8e4m3 && arithmetic.e4m3_prob_log2) {
+    probs_factor_ = std::exp2(*arithmetic.e4m3_prob_log2);
+  }
   if (is_forward(program.name)) {
-    rows_.resize(q_.row_sums.size());
+    rows_.resize(kMostKeyParts * q_.row_sums.size());
     begin_rows();
   } else {
     dout_ = Matrix(tensors[TensorName::dout]);
@@ -63,8 +69,8 @@ TileReplay::TileReplay(const TileProgram& program, const TensorSet& tensors, con
 
 void TileReplay::begin_rows() {
   const AttentionProblem& p = program_->problem;
-  for (std::size_t i = 0; i < rows_.size(); ++i) {
-    const auto row = static_cast<std::int64_t>(i);
+  for (std::size_t i = 0; i < rows_.size(); i += kMostKeyParts) {
+    const auto row = static_cast<std::int64_t>(i / kMostKeyParts);
     const std::optional<double> sink = scores_.sink(row / p.seqlen_q);
     if (!sink) continue;
     const double unit = scale_ * score_descale(row / p.seqlen_q, row % p.seqlen_q);
@@ -142,15 +148,21 @@ ExactTileState TileReplay::step(const TileState& visited) {
   ExactSum& accum = accums_[{visited.batch, q_axis ? visited.head : static_cast<int>(head_kv),
                              q_axis ? visited.m_block : visited.n_block}];
   ExactTileState state;
+  const int parts = std::max(1, static_cast<int>(visited.maxima.size()) / program_->tile.block_m);
+  int rows_without_keys = 0;
   for (int i = 0; i < program_->tile.block_m && first_query + i < p.seqlen_q; ++i) {
     const std::int64_t query_row = batch_head * p.seqlen_q + first_query + i;
     if (is_forward(program_->name)) {
-      forward_row(query_row, first_key_row, visited, i, state);
+      if (visible_keys(visited, i).empty()) ++rows_without_keys;
+      for (int part = 0; part < parts; ++part) {
+        forward_row(query_row, first_key_row, visited, i, part, parts, state);
+      }
     } else {
       backward_row(query_row, first_key_row, visited, i, state, accum);
     }
   }
   if (!is_forward(program_->name)) state.accum = accum;
+  state.left_out = {0.5 * rows_without_keys, 0.5 * rows_without_keys};
   return state;
 }
 
@@ -163,11 +175,31 @@ ExactSum TileReplay::exponential(const SlackProduct& score, const SlackProduct& 
   return {value, value * relative + kSmallestExponential};
 }
 
+void TileReplay::raise_maximum(Row& row, const SlackProduct& tile_max, std::optional<float> told,
+                               double scale) const {
+  const SlackProduct old_max = row.max;
+  const bool kept = row.seen && told && *told == row.told_max;
+  // Twice the bound is beyond what roundings explain.
+  const bool may_keep = scale * (tile_max.value - old_max.value) <= std::log(2 * largest_kept_prob_);
+  if (!row.seen || (tile_max.value > old_max.value && !(kept && may_keep))) row.max = tile_max;
+  const ExactSum rescale = row.seen ? exponential(old_max, row.max, scale) : ExactSum{};
+  for (ExactSum* sum : {&row.sum, &row.accum}) {
+    sum->tolerance = sum->tolerance * rescale.value + std::abs(sum->value) * rescale.tolerance;
+    sum->value *= rescale.value;
+  }
+  row.seen = true;
+  if (told) row.told_max = *told;
+}
+
 void TileReplay::forward_row(std::int64_t query_row, std::int64_t first_key_row, const TileState& at, int i,
-                             ExactTileState& state) {
+                             int part, int parts, ExactTileState& state) {
   const AttentionProblem& p = program_->problem;
-  const std::vector<int> keys = visible_keys(at, i);
-  Row& row = rows_[static_cast<std::size_t>(query_row)];
+  std::vector<int> keys = visible_keys(at, i);
+  const int part_keys = program_->tile.block_n / parts;
+  std::erase_if(keys, [&](int key) { return key / part_keys != part; });
+  Row& row = rows_[static_cast<std::size_t>(query_row * kMostKeyParts + part)];
+  std::optional<float> told;
+  if (!at.maxima.empty()) told = at.maxima[static_cast<std::size_t>(part * program_->tile.block_m + i)];
   // Scores are logged as they are stored; a maximum is of scores times the descale of their block of keys.
   const std::int64_t head_kv = at.head / p.group_size(),
                      first_key = std::int64_t{at.n_block} * program_->tile.block_n;
@@ -185,16 +217,7 @@ void TileReplay::forward_row(std::int64_t query_row, std::int64_t first_key_row,
     if (scores.empty() || score.value > tile_max.value) tile_max = score;
     scores.push_back(score);
   }
-  if (!keys.empty()) {
-    const SlackProduct old_max = row.max;
-    if (!row.seen || tile_max.value > row.max.value) row.max = tile_max;
-    const ExactSum rescale = row.seen ? exponential(old_max, row.max, scale) : ExactSum{};
-    for (ExactSum* sum : {&row.sum, &row.accum}) {
-      sum->tolerance = sum->tolerance * rescale.value + std::abs(sum->value) * rescale.tolerance;
-      sum->value *= rescale.value;
-    }
-    row.seen = true;
-  }
+  if (!keys.empty()) raise_maximum(row, tile_max, told, scale);
   if (!row.seen) return;
   if (by_block) {
     const double unit = tensors_->descale(TensorName::v, at.batch, head_kv, first_key);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a kernel's tiles should hold: the sums of TileState in fp64, computed for the tiles that were visited,
 // in the order in which they were. Values, mask and dropout follow the definition, not the schedule; P and dS
-// are rounded to the element type where the algorithms round them.
+// are rounded to the element type where the algorithms round them. Where a kernel's maxima may lag, the
+// replay takes from the log which of them it kept, and holds them to the bound that its row states.
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <vector>
@@ -20,6 +22,7 @@ namespace tilescope {
 
 struct ExactTileState {
   ExactSum scores, row_max, row_sum, probs, dprobs, dscores, accum;
+  ExactSum left_out;  // at most the rows that see no key of the tile
 };
 
 /// The quantities of a tile's state in the order in which a step computes them.
@@ -29,6 +32,7 @@ struct TileQuantity {
   ExactSum ExactTileState::*exact;
 };
 inline constexpr TileQuantity kTileQuantities[] = {
+    {"left_out", &TileState::left_out, &ExactTileState::left_out},
     {"scores", &TileState::scores, &ExactTileState::scores},
     {"row_max", &TileState::row_max, &ExactTileState::row_max},
     {"row_sum", &TileState::row_sum, &ExactTileState::row_sum},
@@ -66,6 +70,7 @@ class TileReplay {
     ExactSum accum;   // un-normalised, over head_dim: every step is linear in V, so its row sums are enough
     double unit = 1;  // that accum is to be multiplied by, where V's blocks have descales
     bool seen = false;
+    float told_max = 0;  // what the kernel says that P is relative to, where its maxima may lag
   };
   /// A tensor in fp64 with the sums of its rows.
   struct Matrix {
@@ -89,8 +94,11 @@ class TileReplay {
   ExactSum rounded(double value, double slack) const {
     return rounded_interval(program_->problem.dtype, value, slack);
   }
-  void forward_row(std::int64_t query_row, std::int64_t first_key_row, const TileState& at, int i,
-                   ExactTileState& state);
+  /// @param part, parts  of the tile's keys: each has maxima and sums of its own
+  void forward_row(std::int64_t query_row, std::int64_t first_key_row, const TileState& at, int i, int part,
+                   int parts, ExactTileState& state);
+  /// Raises a row's maximum to that of the scores; or keeps it where the kernel says that it did, and may.
+  void raise_maximum(Row& row, const SlackProduct& tile_max, std::optional<float> told, double scale) const;
   /// exp(scale * (score - reference)) with the relative error that those of its argument make.
   ExactSum exponential(const SlackProduct& score, const SlackProduct& reference, double scale) const;
   void backward_row(std::int64_t query_row, std::int64_t first_key_row, const TileState& at, int i,
@@ -102,10 +110,11 @@ class TileReplay {
   const TensorSet* tensors_;
   double sum_error_;  // Arithmetic::sum_error()
   double scale_, sign_, probs_factor_;
+  double largest_kept_prob_;  // Arithmetic::largest_kept_prob()
   ExactScores scores_;
   Matrix q_, k_, v_, dout_, out_;
   std::vector<double> lse_;
-  std::vector<Row> rows_;                                 // (B, H, Nq), forward
+  std::vector<Row> rows_;                                 // (B, H, Nq, parts of keys), forward
   std::map<std::tuple<int, int, int>, ExactSum> accums_;  // by batch, head, owned block; backward
   std::vector<ExactSum> added_dq_, added_dk_, added_dv_;  // (B, H, Nq), (B, Hkv, Nk)
 };

@@ -51,7 +51,18 @@ struct Arithmetic {
   /// other bits are cut.
   double fp8_sum_error = 0;
 
+  /// Where rescaling is conditional: no P is larger, relative to the maximum that its row keeps; in 16 bits,
+  /// e4m3 and e5m2.
+  double largest_prob = 1, largest_e4m3_prob = 1, largest_e5m2_prob = 1;
+  /// The power of 2 that a P of 1 is kept as in e4m3; none: its mirror's.
+  std::optional<int> e4m3_prob_log2 = std::nullopt;
+
   double sum_error(ElementType type) const { return is_fp8(type) ? fp8_sum_error : 0.0; }
+  double largest_kept_prob(ElementType type) const {
+    return type == ElementType::fp8e4m3   ? largest_e4m3_prob
+           : type == ElementType::fp8e5m2 ? largest_e5m2_prob
+                                          : largest_prob;
+  }
 };
 
 struct Kernel {

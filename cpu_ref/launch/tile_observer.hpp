@@ -18,9 +18,13 @@ struct TileState {
   double row_max = 0;  // running maximum over the rows that have seen a key (forward)
   double row_sum = 0;  // running sum (forward)
   double probs = 0;  // P as it enters its matmul: un-normalised in a forward pass, exp(S - LSE) in a backward
-  double dprobs = 0;   // dP with dropout applied (backward)
-  double dscores = 0;  // dS (backward)
-  double accum = 0;    // the accumulator that this pass owns: O, dQ (q axis), dK + dV (kv axis)
+  double dprobs = 0;    // dP with dropout applied (backward)
+  double dscores = 0;   // dS (backward)
+  double accum = 0;     // the accumulator that this pass owns: O, dQ (q axis), dK + dV (kv axis)
+  double left_out = 0;  // rows that a kernel did not compute here, since they see no key of the tile
+  /// Where a kernel's maxima may lag (Rescaling::conditional): what P of each row of the tile is relative to,
+  /// for each part of the tile's keys that has maxima of its own; NaN: the row was not computed.
+  std::vector<float> maxima;
 };
 
 /// Accesses and states of one CTA, in the order in which it made them.

@@ -79,7 +79,11 @@ std::int64_t elements_of_head(TensorName name, const TensorExtent& extent) {
 DeviceSession::DeviceSession(const Kernel& row, PassLauncher launch, const AttentionProblem& problem,
                              Direction direction, const ProgramOptions& options, TensorLayout layout,
                              std::optional<std::uint64_t> placement, const KvPageTable* pages)
-    : kernel_name_(row.name), launch_(launch), problem_(problem), layout_(layout) {
+    : kernel_name_(row.name),
+      launch_(launch),
+      maxima_lag_(row.arithmetic.rescaling == Rescaling::conditional),
+      problem_(problem),
+      layout_(layout) {
   require_taken(row, problem, direction, options, layout);
   programs_ = row.programs(direction, problem, options);
   if (problem.page_size > 0) {

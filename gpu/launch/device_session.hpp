@@ -83,6 +83,7 @@ class DeviceSession {
 
   std::string kernel_name_;
   PassLauncher launch_;
+  bool maxima_lag_;  // Rescaling::conditional: an observed forward pass notes what P is relative to
   AttentionProblem problem_;
   TensorLayout layout_;
   std::vector<TileProgram> programs_;

@@ -35,14 +35,22 @@ struct DeviceTensor {
 /// the threads of a CTA add to.
 struct DeviceTileState {
   int batch, head, m_block, n_block;
-  double scores, row_max, row_sum, probs, dprobs, dscores, accum;
+  double scores, row_max, row_sum, probs, dprobs, dscores, accum, left_out;
 };
 
-/// Where an observed pass logs the tiles that it visits: `capacity` states for each work item.
+/// Where an observed pass logs the tiles that it visits: `capacity` states for each work item. Where maxima
+/// may lag, `rows` numbers of fp32 for each state lie in front of them all, those of the first state last:
+/// what P of each row of the tile is relative to, for each part of the tile's keys; NaN: nothing is told of
+/// the row.
 struct DeviceTileLog {
   DeviceTileState* states = nullptr;  // null: nothing is observed
   int* visited = nullptr;             // tiles that each work item has logged
   int capacity = 0;
+  int rows = 0;
+
+  TILESCOPE_HOST_DEVICE float* maxima(std::int64_t state) const {
+    return reinterpret_cast<float*>(states) - (state + 1) * rows;
+  }
 };
 
 /// Where kernels with a step clock (gpu/primitives/common/step_clock.cuh) note the time: a row for each work

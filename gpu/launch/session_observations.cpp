@@ -2,9 +2,13 @@
 // What a session sees of a pass beside its results: the tiles that it visits, the times of its steps, the
 // clocks of the SMs meanwhile.
 #include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
 #include <thread>
 
 #include "gpu/launch/device_session.hpp"
+#include "gpu/launch/device_tables.hpp"
 #include "gpu/launch/sm_clocks.hpp"
 
 namespace tilescope {
@@ -24,6 +28,19 @@ std::int64_t most_steps(const TileProgram& program) {
   return most * program.heads_per_cta();
 }
 
+/// Parts of a tile's keys that may have maxima of their own: where a tile has 64 rows, two warpgroups may
+/// share its keys.
+constexpr int most_key_parts(int block_m) { return block_m <= 64 ? 2 : 1; }
+
+/// The maxima of a state, as TileState has them: parts of keys of which nothing is told are left out.
+std::vector<float> told_maxima(const float* maxima, int block_m) {
+  int parts = 0;
+  for (int i = 0; i < most_key_parts(block_m) * block_m; ++i) {
+    if (!std::isnan(maxima[i])) parts = i / block_m + 1;
+  }
+  return {maxima, maxima + parts * block_m};
+}
+
 }  // namespace
 
 PassLog DeviceSession::observe(std::size_t index) {
@@ -37,29 +54,55 @@ PassLog DeviceSession::observe(std::size_t index) {
     return log;
   }
   const std::int64_t ctas = program.num_ctas();
-  DeviceBuffer states("tile log", ctas * capacity * static_cast<std::int64_t>(sizeof(DeviceTileState)));
-  DeviceBuffer visited("tile log counters", ctas * static_cast<std::int64_t>(sizeof(int)));
-  states.zero(stream_.get());
-  visited.zero(stream_.get());
+  const int block_m = program.tile.block_m;
   KernelArguments observed = arguments(index);
-  observed.log = {static_cast<DeviceTileState*>(states.data()), static_cast<int*>(visited.data()),
-                  static_cast<int>(capacity)};
+  DeviceTileLog& device_log = observed.log;
+  device_log.capacity = static_cast<int>(capacity);
+  if (maxima_lag_ && program.name == PassName::forward) device_log.rows = most_key_parts(block_m) * block_m;
+  const auto entries = static_cast<std::size_t>(ctas * capacity);
+  std::vector<float> maxima(entries * static_cast<std::size_t>(device_log.rows),
+                            std::numeric_limits<float>::quiet_NaN());
+  if (maxima.size() % 2 != 0) maxima.push_back(0.0f);  // states hold fp64
+  std::vector<float> words = maxima;
+  words.resize(maxima.size() + entries * sizeof(DeviceTileState) / sizeof(float));
+  DeviceBuffer log_buffer = uploaded("tile log", words, stream_.get());
+  DeviceBuffer visited("tile log counters", ctas * static_cast<std::int64_t>(sizeof(int)));
+  visited.zero(stream_.get());
+  device_log.states =
+      reinterpret_cast<DeviceTileState*>(static_cast<float*>(log_buffer.data()) + maxima.size());
+  device_log.visited = static_cast<int*>(visited.data());
   launch_(program, observed, stream_.get());
   check_cuda(cudaGetLastError(), "launching " + kernel_name_ + " " + std::string(to_string(program.name)));
   synchronize();
-  states.check_guards();
+  log_buffer.check_guards();
   std::vector<int> counts(static_cast<std::size_t>(ctas));
-  std::vector<DeviceTileState> host(static_cast<std::size_t>(ctas * capacity));
   check_cuda(cudaMemcpy(counts.data(), visited.data(), counts.size() * sizeof(int), cudaMemcpyDeviceToHost),
              "downloading the tile log");
   check_cuda(
-      cudaMemcpy(host.data(), states.data(), host.size() * sizeof(DeviceTileState), cudaMemcpyDeviceToHost),
+      cudaMemcpy(words.data(), log_buffer.data(), words.size() * sizeof(float), cudaMemcpyDeviceToHost),
       "downloading the tile log");
   for (std::size_t cta = 0; cta < counts.size(); ++cta) {
     for (int i = 0; i < counts[cta]; ++i) {
-      const DeviceTileState& s = host[cta * static_cast<std::size_t>(capacity) + static_cast<std::size_t>(i)];
-      log.ctas[cta].states.push_back({program.name, s.batch, s.head, s.m_block, s.n_block, s.scores,
-                                      s.row_max, s.row_sum, s.probs, s.dprobs, s.dscores, s.accum});
+      const std::size_t entry = cta * static_cast<std::size_t>(capacity) + static_cast<std::size_t>(i);
+      DeviceTileState s;
+      std::memcpy(&s, &words[maxima.size() + entry * sizeof s / sizeof(float)], sizeof s);
+      log.ctas[cta].states.push_back({program.name,
+                                      s.batch,
+                                      s.head,
+                                      s.m_block,
+                                      s.n_block,
+                                      s.scores,
+                                      s.row_max,
+                                      s.row_sum,
+                                      s.probs,
+                                      s.dprobs,
+                                      s.dscores,
+                                      s.accum,
+                                      s.left_out,
+                                      {}});
+      if (device_log.rows == 0) continue;
+      const std::size_t behind = (entry + 1) * static_cast<std::size_t>(device_log.rows);
+      log.ctas[cta].states.back().maxima = told_maxima(&words[maxima.size() - behind], block_m);
     }
   }
   return log;

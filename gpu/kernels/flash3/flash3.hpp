@@ -32,7 +32,13 @@ struct Flash3 {
       .head_dims = kFlash3HeadDims,
       .row_bytes_multiple = 16};
   static constexpr ChipRange chips{.first = 90, .last = 90};
-  static constexpr Arithmetic arithmetic{.rescaling = Rescaling::conditional, .fp8_sum_error = 0x1p-11};
+  /// P is bounded as forward/softmax.cuh and fp8/softmax.cuh have it.
+  static constexpr Arithmetic arithmetic{.rescaling = Rescaling::conditional,
+                                         .fp8_sum_error = 0x1p-11,
+                                         .largest_prob = 4096,
+                                         .largest_e4m3_prob = 448.0 / (1 << kFlash3E4m3Power),
+                                         .largest_e5m2_prob = 7,
+                                         .e4m3_prob_log2 = kFlash3E4m3Power};
   static std::vector<Variant> variants() {
     return {Variant::own, Variant::no_ping_pong, Variant::no_overlap, Variant::serial};
   }

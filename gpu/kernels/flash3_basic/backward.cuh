@@ -52,12 +52,12 @@ struct BackwardShared {
 
   __device__ SharedAddress k() const { return base + kLayout.k; }
   __device__ SharedAddress v() const { return base + kLayout.v; }
-  __device__ SharedAddress q(int stage) const { return base + kLayout.q + stage * kQTile.bytes(); }
-  __device__ SharedAddress dout(int stage) const { return base + kLayout.dout + stage * kQTile.bytes(); }
+  /// Q, and dO, LSE and delta, whose tiles come and go with it.
+  __device__ auto q() const { return Pipe<kLayout.q>(base); }
+  __device__ SharedAddress dout(int stage) const { return Pipe<kLayout.dout>(base).buffer_at(stage); }
   __device__ SharedAddress ds() const { return base + kLayout.ds; }
   __device__ SharedAddress dq(int consumer) const { return base + kLayout.dq + consumer * kDqTile.bytes(); }
   __device__ SharedAddress kv_full() const { return base + kLayout.kv_full; }
-  __device__ Pipe<kStages> q_pipe() const { return {base + kLayout.q_pipe}; }
 };
 
 /// load: one thread brings K and V, and then Q and dO tile by tile.
@@ -71,12 +71,12 @@ __device__ __forceinline__ void produce_tiles(const KernelArguments& args, const
   arrive_expecting(shared.kv_full(), 2 * Shared::kKvTile.bytes());
   load_tile<Shared::kKvTile>(shared.k(), maps.k, shared.kv_full(), own.first_key(), kv_head, batch, kHint);
   load_tile<Shared::kKvTile>(shared.v(), maps.v, shared.kv_full(), own.first_key(), kv_head, batch, kHint);
-  Pipe<kStages> q = shared.q_pipe();
+  auto q = shared.q();
   own.each_q_tile(args, [&](int head, int m_block) {
     const int first_query = m_block * Shared::kShape.tile.block_m;
     q.wait_empty("a free buffer of Q and dO");
     arrive_expecting(q.full(), 2 * Shared::kQTile.bytes());
-    load_tile<Shared::kQTile>(shared.q(q.stage()), maps.q, q.full(), first_query, head, batch, kHint);
+    load_tile<Shared::kQTile>(q.buffer(), maps.q, q.full(), first_query, head, batch, kHint);
     load_tile<Shared::kQTile>(shared.dout(q.stage()), maps.dout, q.full(), first_query, head, batch, kHint);
     q.advance();
   });
@@ -90,7 +90,7 @@ __device__ __forceinline__ void produce_rows(const KernelArguments& args, const 
                                              int lane) {
   using Shared = BackwardShared<kHeadDim>;
   constexpr int kBlockM = Shared::kShape.tile.block_m;
-  Pipe<kStages> q = shared.q_pipe();
+  auto q = shared.q();
   own.each_q_tile(args, [&](int head, int m_block) {
     const int first_query = m_block * kBlockM;
     const auto* lse_from = args[TensorName::lse].head<float>(own.work.batch, head) + first_query;
@@ -124,7 +124,7 @@ struct KeyConsumer {
   KvTile<kHeadDim> own;
   Shared shared;
   int consumer, thread;
-  Pipe<kStages> q = shared.q_pipe();
+  Pipe<Shared::kLayout.q> q = shared.q();
   float dk[kHeadDim / 2] = {}, dv[kHeadDim / 2] = {};
 
   __device__ int lane() const { return thread % 32; }
@@ -138,7 +138,7 @@ struct KeyConsumer {
   __device__ __forceinline__ void multiply_scores(float (&scores)[kScores], float (&dprobs)[kScores]) const {
     const TileOperand<kKvTile, Major::k> k(shared.k() + own_rows()), v(shared.v() + own_rows());
     fence_wgmma();
-    gemm<kType, kHeadDim, false>(scores, k, TileOperand<kQTile, Major::k>(shared.q(q.stage())));
+    gemm<kType, kHeadDim, false>(scores, k, TileOperand<kQTile, Major::k>(q.buffer()));
     gemm<kType, kHeadDim, false>(dprobs, v, TileOperand<kQTile, Major::k>(shared.dout(q.stage())));
     commit_wgmma();
     wait_for_wgmma<0>();
@@ -172,7 +172,7 @@ struct KeyConsumer {
     fence_wgmma();
     gemm<kType>(dv, probs, TileOperand<kQTile, Major::mn>(shared.dout(q.stage())));
     gemm<kType, kBlockM, true>(dk, TileOperand<kDsTile, Major::k>(shared.ds() + own_rows()),
-                               TileOperand<kQTile, Major::mn>(shared.q(q.stage())));
+                               TileOperand<kQTile, Major::mn>(q.buffer()));
     gemm<kType, kBlockN, false>(dq, TileOperand<kDsTile, Major::mn>(shared.ds() + ds_panel),
                                 TileOperand<kKvTile, Major::mn>(shared.k() + k_panel));
     commit_wgmma();
@@ -273,7 +273,7 @@ __global__ __launch_bounds__(kThreads,
   const BackwardShared<kHeadDim> shared{shared_address_of(bytes)};
   if (threadIdx.x == 0) {
     init_barrier(shared.kv_full(), 1);
-    shared.q_pipe().init(1 + 32, kConsumerThreads);  // the copies, and who brings LSE and delta
+    shared.q().init(1 + 32, kConsumerThreads);  // the copies, and who brings LSE and delta
     fence_barrier_init();
   }
   __syncthreads();

@@ -57,10 +57,10 @@ struct ForwardShared {
   SharedAddress base;
 
   __device__ SharedAddress q() const { return base + kLayout.q; }
-  __device__ SharedAddress k(int stage) const { return base + kLayout.k + stage * kKvTile.bytes(); }
-  __device__ SharedAddress v(int stage) const { return base + kLayout.v + stage * kKvTile.bytes(); }
   __device__ SharedAddress q_full() const { return base + kLayout.q_full; }
-  __device__ Pipe<kStages> kv_pipe() const { return {base + kLayout.kv_pipe}; }
+  /// K, and V whose tiles come and go with it.
+  __device__ auto k() const { return Pipe<kLayout.k>(base); }
+  __device__ SharedAddress v(int stage) const { return Pipe<kLayout.v>(base).buffer_at(stage); }
 };
 
 /// load: what one thread asks the copy engine for.
@@ -71,7 +71,7 @@ struct Loader {
   const ForwardMaps& maps;
   const QTile& own;
   Shared shared;
-  Pipe<kStages> kv = shared.kv_pipe();
+  Pipe<Shared::kLayout.k> k = shared.k();
 
   __device__ __forceinline__ void load_q() {
     arrive_expecting(shared.q_full(), Shared::kQTile.bytes());
@@ -82,13 +82,12 @@ struct Loader {
   __device__ __forceinline__ void load_kv(int step) {
     const int batch = own.work.batch, kv_head = own.work.kv_head;
     const int first_key = own.kv_tile(args, step) * ForwardShape::tile.block_n;
-    kv.wait_empty("a free buffer of K and V");
-    arrive_expecting(kv.full(), 2 * Shared::kKvTile.bytes());
-    load_tile<Shared::kKvTile>(shared.k(kv.stage()), maps.k, kv.full(), first_key, kv_head, batch,
+    k.wait_empty("a free buffer of K and V");
+    arrive_expecting(k.full(), 2 * Shared::kKvTile.bytes());
+    load_tile<Shared::kKvTile>(k.buffer(), maps.k, k.full(), first_key, kv_head, batch, CacheHint::normal);
+    load_tile<Shared::kKvTile>(shared.v(k.stage()), maps.v, k.full(), first_key, kv_head, batch,
                                CacheHint::normal);
-    load_tile<Shared::kKvTile>(shared.v(kv.stage()), maps.v, kv.full(), first_key, kv_head, batch,
-                               CacheHint::normal);
-    kv.advance();
+    k.advance();
   }
   /// Q and the first `most` tiles of K and V.
   __device__ __forceinline__ void begin(int most) {
@@ -187,7 +186,7 @@ __device__ __forceinline__ void consume(const KernelArguments& args, const Forwa
   const float scale = exponent_scale(args);
   OnlineRows rows;
   float out[kHeadDim / 2] = {};
-  Pipe<kStages> kv = shared.kv_pipe();
+  auto k = shared.k();
   Loader<kHeadDim> loader{args, maps, own, shared};
   const bool loads = !kSpecialised && consumer == 0 && thread == 0;
   if (loads) loader.begin(kStages);
@@ -195,11 +194,11 @@ __device__ __forceinline__ void consume(const KernelArguments& args, const Forwa
   for (int step = 0; step < own.range.count(); ++step) {
     if (consumer == 0 && thread == 0) note_step(args.clock, step, work_item());
     const int n_block = own.kv_tile(args, step);
-    kv.wait_full("K and V");
+    k.wait_full("K and V");
 
     float scores[kBlockN / 2];  // S = Q K^T
     fence_wgmma();
-    gemm<kType, kHeadDim, false>(scores, q, TileOperand<Shared::kKvTile, Major::k>(shared.k(kv.stage())));
+    gemm<kType, kHeadDim, false>(scores, q, TileOperand<Shared::kKvTile, Major::k>(k.buffer()));
     commit_wgmma();
     wait_for_wgmma<0>();
     if (kObserved || !own.range.full(n_block) || args.score_sign < 0.0f) {
@@ -214,10 +213,10 @@ __device__ __forceinline__ void consume(const KernelArguments& args, const Forwa
     std::uint32_t probs[kBlockN / 4];
     pack_operands<kType>(scores, probs);
     fence_wgmma();  // O += P V
-    gemm<kType>(out, probs, TileOperand<Shared::kKvTile, Major::mn>(shared.v(kv.stage())));
+    gemm<kType>(out, probs, TileOperand<Shared::kKvTile, Major::mn>(shared.v(k.stage())));
     commit_wgmma();
     wait_for_wgmma<0>();
-    kv.release();
+    k.release();
     if (loads && step + kStages < own.range.count()) loader.load_kv(step + kStages);
     if constexpr (kObserved) {
       log_rows(entry, rows.max, rows.sum, rows_inside, thread);
@@ -237,7 +236,7 @@ __global__ __launch_bounds__(kSpecialised ? kThreads : kConsumerThreads,
   const ForwardShared<kHeadDim> shared{shared_address_of(bytes)};
   if (threadIdx.x == 0) {
     init_barrier(shared.q_full(), 1);
-    shared.kv_pipe().init(1, kConsumerThreads);
+    shared.k().init(1, kConsumerThreads);
     fence_barrier_init();
   }
   __syncthreads();

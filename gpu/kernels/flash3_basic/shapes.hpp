@@ -35,17 +35,19 @@ struct ForwardShape {
 
 /// Offsets from the start of a CTA's shared memory; the end of a layout is its size. [bytes]
 struct ForwardLayout {
-  int q = 0, k = 0, v = 0;  // O leaves through Q's buffer
-  int q_full = 0, kv_pipe = 0;
+  int q = 0, q_full = 0;       // O leaves through Q's buffer
+  gpu::sm90::PipeLayout k, v;  // a tile of both is under one pair of barriers
   int end = 0;
 
   constexpr explicit ForwardLayout(ForwardShape shape) {
     gpu::sm90::SharedPieces shared;
     q = shared.take(shape.q_tile().bytes());
-    k = shared.take(kStages * shape.kv_tile().bytes());
-    v = shared.take(kStages * shape.kv_tile().bytes());
+    k = shared.take_buffers(kStages, shape.kv_tile().bytes());
+    v = shared.take_buffers(kStages, shape.kv_tile().bytes());
     q_full = shared.take(8);
-    kv_pipe = shared.take(2 * 8 * kStages);
+    shared.take_barriers(k);
+    v.full = k.full;
+    v.empty = k.empty;
     end = shared.end;
   }
 };
@@ -66,23 +68,26 @@ struct BackwardShape {
 };
 
 struct BackwardLayout {
-  int k = 0, v = 0, q = 0, dout = 0, ds = 0, dq = 0;  // dK and dV leave through K's and V's buffers
-  int lse = 0, delta = 0;                             // fp32, block_m a stage
-  int kv_full = 0, q_pipe = 0;
+  int k = 0, v = 0, kv_full = 0;  // dK and dV leave through K's and V's buffers
+  gpu::sm90::PipeLayout q, dout;  // a tile of both, with LSE and delta, is under one pair of barriers
+  int ds = 0, dq = 0;
+  int lse = 0, delta = 0;  // fp32, block_m a stage
   int end = 0;
 
   constexpr explicit BackwardLayout(BackwardShape shape) {
     gpu::sm90::SharedPieces shared;
     k = shared.take(shape.kv_tile().bytes());
     v = shared.take(shape.kv_tile().bytes());
-    q = shared.take(kStages * shape.q_tile().bytes());
-    dout = shared.take(kStages * shape.q_tile().bytes());
+    q = shared.take_buffers(kStages, shape.q_tile().bytes());
+    dout = shared.take_buffers(kStages, shape.q_tile().bytes());
     ds = shared.take(shape.ds_tile().bytes());
     dq = shared.take(kConsumers * shape.dq_tile().bytes());
     lse = shared.take(4 * kStages * shape.tile.block_m);
     delta = shared.take(4 * kStages * shape.tile.block_m);
     kv_full = shared.take(8);
-    q_pipe = shared.take(2 * 8 * kStages);
+    shared.take_barriers(q);
+    dout.full = q.full;
+    dout.empty = q.empty;
     end = shared.end;
   }
 };

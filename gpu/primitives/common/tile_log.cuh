@@ -36,6 +36,10 @@ class TileLogEntry {
   __device__ void add(double DeviceTileState::*field, double value) const {
     if (state_ && value != 0.0) atomicAdd(&(state_->*field), value);
   }
+  /// Notes what P of a row is relative to. @param row  of the tile, plus the tile's rows for a second part
+  __device__ void note_maximum(const DeviceTileLog& log, int row, float max) const {
+    if (log.rows > 0) log.maxima(state_ - log.states)[row] = max;
+  }
 
  private:
   DeviceTileState* state_ = nullptr;

@@ -69,6 +69,24 @@ __device__ __forceinline__ void log_rows(const TileLogEntry& entry, const float 
   }
 }
 
+/// Notes what P of the thread's two rows is relative to. @param first_row  the warpgroup's first of the tile
+__device__ __forceinline__ void log_maxima(const TileLogEntry& entry, const DeviceTileLog& log,
+                                           const float (&max)[2], int first_row, int rows_inside,
+                                           int thread) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = accumulator_entry(thread, 2 * half).row;
+    if (thread % 4 == 0 && row < rows_inside) entry.note_maximum(log, first_row + row, max[half]);
+  }
+}
+
+/// Adds the rows of a warpgroup that leaves a tile out, since none of them sees a key of it.
+__device__ __forceinline__ void log_left_out(const TileLogEntry& entry, int rows_inside, int thread) {
+  if (thread == 0 && rows_inside > 0) {
+    entry.add(&DeviceTileState::left_out, rows_inside < kWarpgroupRows ? rows_inside : kWarpgroupRows);
+  }
+}
+
 /// Adds the visible entries of a tile, times `factor`, to the tile log.
 /// @tparam kTransposed  its rows are keys
 template <bool kTransposed = true, int kScores>

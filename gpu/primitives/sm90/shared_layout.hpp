@@ -55,6 +55,27 @@ struct PanelTile {
   constexpr bool operator==(const PanelTile&) const = default;
 };
 
+/// Where the buffers of one operand and their barriers lie in a CTA's shared memory. [bytes] A ring of
+/// `stages` buffers; or several rings beside each other, each of one warpgroup. Each buffer has a barrier
+/// that says it is full, and one that says it is empty. Who fills it and who uses it see it as a Pipe
+/// (pipe.cuh).
+struct PipeLayout {
+  int stages = 0;
+  int buffer_bytes = 0;
+  int rings = 1;
+  bool by_stage = true;  // buffers of several rings: those of a stage side by side, or else those of a ring
+  int buffers = 0;       // the first one; the others follow
+  int full = 0, empty = 0;  // the first barriers, of 8 bytes
+
+  TILESCOPE_SM90_HOST_DEVICE constexpr int count() const { return stages * rings; }
+  /// Of all buffers.
+  TILESCOPE_SM90_HOST_DEVICE constexpr int index(int stage, int ring) const {
+    if (rings == 1) return stage;
+    return by_stage ? stage * rings + ring : ring * stages + stage;
+  }
+  constexpr bool operator==(const PipeLayout&) const = default;
+};
+
 /// A CTA's shared memory, handed out piece by piece. [bytes]
 struct SharedPieces {
   int end = 0;
@@ -63,6 +84,18 @@ struct SharedPieces {
     const int at = end;
     end += bytes;
     return at;
+  }
+  /// The buffers of a pipe, whose barriers come behind all buffers.
+  constexpr PipeLayout take_buffers(int stages, int bytes, int rings = 1, bool by_stage = true) {
+    return {stages, bytes, rings, by_stage, take(stages * rings * bytes)};
+  }
+  template <typename... Pipes>
+  constexpr void take_barriers(Pipes&... pipes) {
+    const auto of_one = [this](PipeLayout& pipe) {
+      pipe.full = take(8 * pipe.count());
+      pipe.empty = take(8 * pipe.count());
+    };
+    (of_one(pipes), ...);
   }
 };
 

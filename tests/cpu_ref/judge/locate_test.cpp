@@ -4,6 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "cpu_ref/judge/tile_replay.hpp"
 #include "tests/cpu_ref/kernels/kernel_cases.hpp"
 #include "tests/random_problems.hpp"
@@ -111,6 +114,70 @@ TEST_CASE("a wrong sum is located: pass, tile and quantity") {
   check(located(run_with_wrong_state<PassName::dkdv, &TileState::dprobs>), "dkdv", "dprobs");
   check(located(run_with_wrong_state<PassName::dq, &TileState::dscores>), "dq", "dscores");
   check(located(run_with_wrong_state<PassName::dq, &TileState::accum>), "dq", "accum");
+}
+
+// One query, so that a tile's sums are those of one row.
+const AttentionProblem kOneQuery{.batch = 2,
+                                 .heads = 4,
+                                 .heads_kv = 4,
+                                 .seqlen_q = 1,
+                                 .seqlen_k = 120,
+                                 .head_dim = 16,
+                                 .dtype = ElementType::fp32};
+
+/// cpu:flash2 that keeps the maximum of a row's first tile, and says so: P, sums and O are then larger.
+void run_with_lagging_maxima(const ProgramOptions& options, Direction direction, TensorSet& tensors,
+                             TileObserver* observer) {
+  testing::kernel_cases()[2].kernel->run(options, direction, tensors, observer);
+  if (observer == nullptr) return;
+  for (CtaLog& cta : observer->passes.at(0).ctas) {
+    const double kept = cta.states.at(0).row_max;
+    for (TileState& state : cta.states) {
+      const double factor = std::exp(kOneQuery.scale() * (state.row_max - kept));
+      for (double TileState::*sum : {&TileState::row_sum, &TileState::probs, &TileState::accum}) {
+        state.*sum *= factor;
+      }
+      state.row_max = kept;
+      state.maxima.assign(static_cast<std::size_t>(kLocatedTile.block_m),
+                          std::numeric_limits<float>::quiet_NaN());
+      state.maxima[0] = static_cast<float>(kept);
+    }
+  }
+}
+/// The same, of which one tile is wrong in one sum.
+template <double TileState::*sum>
+void run_lagging_with_wrong(const ProgramOptions& options, Direction direction, TensorSet& tensors,
+                            TileObserver* observer) {
+  run_with_lagging_maxima(options, direction, tensors, observer);
+  if (observer) observer->passes.at(0).ctas.at(3).states.at(2).*sum += 0.1;
+}
+
+std::string located_of_one_query(decltype(Kernel::run) run, double largest_prob) {
+  Kernel kernel = *testing::kernel_cases()[2].kernel;
+  kernel.run = run;
+  kernel.arithmetic = {.rescaling = Rescaling::conditional, .largest_prob = largest_prob};
+  Reference reference(kOneQuery, InputKind::normal, Direction::forward);
+  const auto where = locate(reference, kernel, ProgramOptions::with_tile(kLocatedTile), Direction::forward);
+  return where ? describe(*where, kOneQuery) : "nowhere";
+}
+
+TEST_CASE("maxima may lag as far as the kernel says, and are followed") {
+  CHECK(located_of_one_query(run_with_lagging_maxima, 4096) == "nowhere");
+  const auto has = [](const std::string& where, const char* quantity) {
+    CAPTURE(where);
+    CHECK(where.find(std::string(": ") + quantity + ": the tile's sum is ") != std::string::npos);
+  };
+  has(located_of_one_query(run_with_lagging_maxima, 0.25), "row_max");  // none may
+  has(located_of_one_query(run_lagging_with_wrong<&TileState::row_max>, 4096), "row_max");
+  has(located_of_one_query(run_lagging_with_wrong<&TileState::row_sum>, 4096), "row_sum");
+  has(located_of_one_query(run_lagging_with_wrong<&TileState::probs>, 4096), "probs");
+  has(located_of_one_query(run_lagging_with_wrong<&TileState::accum>, 4096), "accum");
+}
+
+TEST_CASE("no row that sees a key of a tile may be left out there") {
+  const std::string where = located_of_one_query(run_lagging_with_wrong<&TileState::left_out>, 4096);
+  CAPTURE(where);
+  CHECK(where.find(": left_out: the tile's sum is 0.1") != std::string::npos);
 }
 
 TEST_CASE("a wrong element of a stored matrix is located: pass, tile and matrix") {

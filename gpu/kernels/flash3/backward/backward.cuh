@@ -12,6 +12,7 @@
 
 #include "gpu/kernels/flash3/backward/columns.cuh"
 #include "gpu/kernels/flash3/backward/keys.cuh"
+#include "gpu/kernels/flash3/backward/producer.cuh"
 #include "gpu/kernels/flash3/backward/specialised.cuh"
 #include "gpu/primitives/sm90/register_budget.cuh"
 
@@ -21,34 +22,18 @@ namespace detail {
 /// By one thread, before the others begin.
 template <Flash3BackwardShape kShape>
 __device__ __forceinline__ void init_barriers(const Flash3BackwardShared<kShape>& shared) {
-  sm90::init_barrier(shared.k_full(), 1);
-  sm90::init_barrier(shared.v_full(), 1);
-  sm90::init_barrier(shared.kv_empty(), kShape.warps());
-  for (int stage = 0; stage < kShape.q_stages; ++stage) {
-    sm90::init_barrier(shared.q_full(stage), 1 + 32);  // the copies, and who brings LSE
-    sm90::init_barrier(shared.q_empty(stage), 32 * kShape.warps());
-  }
-  for (int stage = 0; stage < kShape.dout_stages; ++stage) {
-    sm90::init_barrier(shared.dout_full(stage), 1 + 32);
-    sm90::init_barrier(shared.dout_empty(stage), 32 * kShape.warps());
-  }
-  for (int stage = 0; stage < kShape.ds_stages(); ++stage) {
-    sm90::init_barrier(shared.ds_full(stage), kShape.specialised() ? 4 : kShape.warps());  // who stores dS
-    sm90::init_barrier(shared.ds_empty(stage), kShape.warps());
-  }
+  sm90::init_barrier(shared.k().full(), 1);
+  sm90::init_barrier(shared.v().full(), 1);
+  sm90::init_barrier(shared.k().empty(), kShape.warps());
+  shared.q().init(1 + 32, 32 * kShape.warps());  // the copies, and who brings LSE
+  shared.dout().init(1 + 32, 32 * kShape.warps());
+  shared.ds().init(kShape.specialised() ? 4 : kShape.warps(), kShape.warps());  // who stores dS, who reads it
   if constexpr (kShape.specialised()) {
-    sm90::init_barrier(shared.probs_full(), 128);
-    sm90::init_barrier(shared.probs_empty(), 128);
+    shared.probs().init(128, 128);
   } else if constexpr (kShape.by_columns()) {
-    sm90::init_barrier(shared.probs_full(), kShape.warps());
-    sm90::init_barrier(shared.probs_empty(), kShape.warps());
+    shared.probs().init(kShape.warps(), kShape.warps());
   }
-  for (int group = 0; group < kShape.consumers(); ++group) {
-    for (int stage = 0; stage < kShape.dq_stages(); ++stage) {
-      sm90::init_barrier(shared.dq_full(group, stage), 4);
-      sm90::init_barrier(shared.dq_empty(group, stage), 1);
-    }
-  }
+  shared.dq(0).init(4, 1);
   sm90::fence_barrier_init();
 }
 

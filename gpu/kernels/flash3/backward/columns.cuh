@@ -29,7 +29,10 @@ struct Flash3Columns : Flash3Consumer<kType, kShape> {
     int number, head, m_block;  // of those that the CTA's kv tile meets
   };
 
-  sm90::RingPlace<1> once{};  // what there is one of
+  const sm90::Pipe<Flash3BackwardShared<kShape>::kLayout.dout> dout = shared.dout();
+  const sm90::Pipe<Flash3BackwardShared<kShape>::kLayout.probs> probs = shared.probs();
+  const sm90::Pipe<Flash3BackwardShared<kShape>::kLayout.ds> ds = shared.ds();
+  sm90::RingPlace<1> once{};  // the place of these three, of which there is one buffer each
 
   __device__ __forceinline__ int first_key() const { return kOwnKeys * group; }
   /// LSE or delta of the thread's two rows.
@@ -86,16 +89,15 @@ struct Flash3Columns : Flash3Consumer<kType, kShape> {
   /// P = exp(S - LSE), in place.
   __device__ __forceinline__ void make_probs(const Flash3KvItem& item, const Flash3Stream<kShape>& stream,
                                              const Tile& tile, float (&scores)[kScores]) const {
-    const bool negative = args.exponent_scale < 0.0f;
     if constexpr (kObserved) {
-      log_tile(item, stream, tile, &DeviceTileState::scores, scores, negative ? -1.0f : 1.0f);
+      log_tile(item, stream, tile, &DeviceTileState::scores, scores,
+               args.exponent_scale < 0.0f ? -1.0f : 1.0f);
     }
-    if (kObserved || !stream.range.full(tile.m_block)) {
-      sm90::mask_scores(scores, 1.0f, args.band, tile.m_block * kBlockM,
-                        stream.n_block * kBlockN + first_key(), computed_again(thread),
-                        negative ? -kMinusInfinity : kMinusInfinity);
+    if (!stream.range.full(tile.m_block)) {
+      mask_rows_backward(scores, args, tile.m_block * kBlockM, stream.n_block * kBlockN + first_key(),
+                         thread);
     }
-    const float2 lse = two_rows(shared.kLayout.lse, q.stage);
+    const float2 lse = two_rows(shared.kLayout.lse, q.stage());
 #pragma unroll
     for (int i = 0; i < kScores; ++i) {
       scores[i] =
@@ -118,12 +120,12 @@ struct Flash3Columns : Flash3Consumer<kType, kShape> {
                                        const Tile& tile, float (&dk)[kSums], float (&dv)[kSums]) {
     float scores[kScores], dprobs[kScores];
     std::uint32_t pairs[kScores / 2];
-    sm90::wait(shared.q_full(q.stage), q.full_parity(), "Q");
+    q.wait_full("Q");
     sm90::fence_wgmma();
-    multiply_own_keys(scores, shared.q(q.stage), shared.k());
-    sm90::wait(shared.dout_full(0), once.full_parity(), "dO");
+    multiply_own_keys(scores, q.buffer(), shared.k().buffer());
+    dout.wait_full(once, "dO");
     sm90::fence_wgmma();
-    multiply_own_keys(dprobs, shared.dout(0), shared.v());
+    multiply_own_keys(dprobs, dout.buffer(), shared.v().buffer());
     sm90::wait_for_wgmma<1>();
     make_probs(item, stream, tile, scores);
     sm90::pack_operands<kType>(scores, pairs);
@@ -131,13 +133,13 @@ struct Flash3Columns : Flash3Consumer<kType, kShape> {
       sm90::log_pairs<kType>(TileLogEntry(args.log, tile.number, item.index()), &DeviceTileState::probs,
                              pairs, kBlockM, thread);
     }
-    sm90::wait(shared.probs_empty(), once.empty_parity(), "a free place for P");
-    store_scores(pairs, shared.probs());
-    arrive_as_warp(shared.probs_full());
+    probs.wait_empty(once, "a free place for P");
+    store_scores(pairs, probs.buffer());
+    arrive_as_warp(probs.full());
     // With P a warp has said that it reads no dS of the tile before any more.
-    sm90::wait(shared.probs_full(), once.full_parity(), "P of all warps");
+    probs.wait_full(once, "P of all warps");
     sm90::fence_wgmma();
-    multiply_own_columns(dv, shared.dout(0), shared.probs());
+    multiply_own_columns(dv, dout.buffer(), probs.buffer());
     sm90::wait_for_wgmma<1>();
     if constexpr (kObserved) log_tile(item, stream, tile, &DeviceTileState::dprobs, dprobs, 1.0f);
     make_dscores(scores, dprobs);
@@ -146,8 +148,8 @@ struct Flash3Columns : Flash3Consumer<kType, kShape> {
       sm90::log_pairs<kType>(TileLogEntry(args.log, tile.number, item.index()), &DeviceTileState::dscores,
                              pairs, kBlockM, thread);
     }
-    store_scores(pairs, shared.ds(0));
-    arrive_as_warp(shared.ds_full(0));
+    store_scores(pairs, ds.buffer());
+    arrive_as_warp(ds.full());
     sum_dq_and_dk(dk);
     if constexpr (kObserved) {
       const TileLogEntry entry(args.log, tile.number, item.index());
@@ -158,18 +160,17 @@ struct Flash3Columns : Flash3Consumer<kType, kShape> {
   /// With dV under way.
   __device__ __forceinline__ void sum_dq_and_dk(float (&dk)[kSums]) {
     float dq[kDqNumbers];
-    sm90::wait(shared.ds_full(0), once.full_parity(), "dS of all warps");
+    ds.wait_full(once, "dS of all warps");
     sm90::fence_wgmma();
-    this->multiply_keys(dq, group, shared.ds(0));
-    multiply_own_columns(dk, shared.q(q.stage), shared.ds(0));
+    this->multiply_keys(dq, group, ds.buffer());
+    multiply_own_columns(dk, q.buffer(), ds.buffer());
     sm90::wait_for_wgmma<2>();
-    arrive_as_warp(shared.probs_empty());
-    sm90::arrive(shared.dout_empty(0));
+    arrive_as_warp(probs.empty());
+    sm90::arrive(dout.empty());
     sm90::wait_for_wgmma<1>();
     this->template put_dq<0, kBoxes>(dq);
     sm90::wait_for_wgmma<0>();
-    sm90::arrive(shared.q_empty(q.stage));
-    q.advance();
+    q.release();
     once.advance();
   }
 
@@ -210,8 +211,8 @@ struct Flash3Columns : Flash3Consumer<kType, kShape> {
     }
 #pragma unroll
     for (float& x : dk) x *= args.softmax_scale;
-    leave(dk, args.dk, shared.k(), stream);
-    leave(dv, args.dv, shared.v(), stream);
+    leave(dk, args.dk, shared.k().buffer(), stream);
+    leave(dv, args.dv, shared.v().buffer(), stream);
     sm90::commit_stores();
     sm90::wait_for_store_reads<0>();
   }
@@ -227,8 +228,8 @@ __device__ __forceinline__ void consume_columns(const Flash3BackwardArguments& a
   const Flash3KvItem item;
   const Flash3Stream<kShape> stream(args, item.index());
   float dk[Columns::kSums] = {}, dv[Columns::kSums] = {};
-  sm90::wait(shared.k_full(), item.full_parity(), "K");
-  sm90::wait(shared.v_full(), item.full_parity(), "V");
+  shared.k().wait_full(item.place(), "K");
+  shared.v().wait_full(item.place(), "V");
   int tile = 0;  // how many there have been
   stream.each_tile(args, [&](int head, int m_block) {
     if (group == 0 && thread == 0) note_step(args.clock, tile, item.index());

@@ -4,12 +4,10 @@
 #pragma once
 
 #include "gpu/kernels/flash3/backward/arguments.cuh"
-#include "gpu/kernels/flash3/backward/producer.cuh"
+#include "gpu/kernels/flash3/backward/dq_sender.cuh"
 #include "gpu/primitives/common/step_clock.cuh"
 #include "gpu/primitives/sm90/fences.cuh"
 #include "gpu/primitives/sm90/fragments.hpp"
-#include "gpu/primitives/sm90/mask.cuh"
-#include "gpu/primitives/sm90/mbarrier.cuh"
 #include "gpu/primitives/sm90/named_barrier.cuh"
 #include "gpu/primitives/sm90/observe.cuh"
 #include "gpu/primitives/sm90/stage_accumulator.cuh"
@@ -31,7 +29,7 @@ struct Flash3Consumer {
   Flash3BackwardShared<kShape> shared;
   const unsigned char* bytes;  // the same memory
   int group, thread;           // of the warpgroup
-  sm90::RingPlace<kShape.q_stages> q{};
+  sm90::Pipe<Flash3BackwardShared<kShape>::kLayout.q> q = shared.q();
   DqRound<kShape, kGroup> dq_round{};
 
   __device__ __forceinline__ int lane() const { return thread % 32; }
@@ -85,7 +83,8 @@ struct Flash3Consumer {
   template <int kNumbers>
   __device__ __forceinline__ void multiply_keys(float (&dq)[kNumbers], int panel, std::uint32_t ds) const {
     constexpr sm90::PanelTile kKvTile = kShape.kv_tile(), kDsTile = kShape.ds_tile();
-    const std::uint32_t keys = shared.k() + static_cast<std::uint32_t>(panel * kKvTile.panel_bytes());
+    const std::uint32_t keys =
+        shared.k().buffer() + static_cast<std::uint32_t>(panel * kKvTile.panel_bytes());
     const sm90::Operand left(kDsTile, sm90::Major::mn, ds), right(kKvTile, sm90::Major::mn, keys);
 #pragma unroll
     for (int i = 0; i < kBlockN / 16; ++i) {
@@ -96,41 +95,11 @@ struct Flash3Consumer {
     sm90::commit_wgmma();
   }
 
-  /// Entries that the mask hides, or that are of keys beyond the matrix, become `masked`. Where only the
-  /// latter are to be, that takes a third of the instructions, but registers: tiles of 128 queries have none
-  /// left.
-  /// @tparam kWhole  all entries are looked at
-  /// @param first_key, first_query  of these scores
-  template <bool kWhole>
-  __device__ __forceinline__ void mask(float (&scores)[kScores], float masked, int first_key,
-                                       int first_query) const {
-    const VisibleBand& band = args.band;
-    bool only_padding = false;
-    if constexpr (!kWhole && kBlockM < 128) {
-      const int last_key = min(band.seqlen_k, first_key + 64) - 1;
-      const int last_query = min(band.seqlen_q, first_query + kBlockM) - 1;
-      only_padding = band.first_query(last_key) <= first_query && band.last_query(first_key) >= last_query;
-    }
-    if (!only_padding) {
-      sm90::mask_transposed(scores, masked, band, first_key, first_query, computed_again(thread));
-      return;
-    }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int key = first_key + sm90::accumulator_entry(computed_again(thread), 2 * half).row;
-#pragma unroll
-      for (int i = 2 * half; i < kScores; i += 4) {
-        scores[i] = key < band.seqlen_k ? scores[i] : masked;
-        scores[i + 1] = key < band.seqlen_k ? scores[i + 1] : masked;
-      }
-    }
-  }
-
   /// P = exp(S - LSE), in place.
   __device__ __forceinline__ void exponentiate(float (&scores)[kScores]) const {
 #pragma unroll
     for (int i = 0; i < kScores; i += 4) {  // two queries of two keys
-      const float2 lse = row_numbers(shared.kLayout.lse, q.stage, i);
+      const float2 lse = row_numbers(shared.kLayout.lse, q.stage(), i);
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         scores[i + e] =
@@ -151,8 +120,9 @@ struct Flash3Consumer {
 #pragma unroll
     for (int box = kFrom; box < kTo; ++box) {
       const int stage = dq_round.stage(box);
-      sm90::wait(shared.dq_empty(group, stage), dq_round.empty_parity(box), "a free dQ buffer");
-      const std::uint32_t pairs = shared.dq(group, stage) + mine;
+      const auto dq = shared.dq(group);
+      sm90::wait(dq.empty_at(stage), dq_round.empty_parity(box), "a free dQ buffer");
+      const std::uint32_t pairs = dq.buffer_at(stage) + mine;
 #pragma unroll
       for (int i = 0; i < kBoxNumbers / 2; ++i) {
         const int half = i % 2, eight = i / 2 % 4, panel = i / 8;  // rows, columns, 32 columns
@@ -163,7 +133,7 @@ struct Flash3Consumer {
                          odd ? odd_pair[0] : even_pair[0], odd ? odd_pair[1] : even_pair[1]);
       }
       sm90::fence_async_proxy();
-      arrive_as_warp(shared.dq_full(group, stage));
+      arrive_as_warp(dq.full_at(stage));
     }
     if constexpr (kTo == kBoxes) dq_round.advance();
   }

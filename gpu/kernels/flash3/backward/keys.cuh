@@ -30,29 +30,26 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
     int tiles;  // in all
   };
 
-  sm90::RingPlace<kShape.dout_stages> dout{};
-  sm90::RingPlace<kShape.ds_stages()> ds{};
+  sm90::Pipe<Flash3BackwardShared<kShape>::kLayout.dout> dout = shared.dout();
+  sm90::Pipe<Flash3BackwardShared<kShape>::kLayout.ds> ds = shared.ds();
+  using DsPlace = sm90::RingPlace<kShape.ds_stages()>;
 
   /// dQ = dS K of a dS that both warpgroups have stored.
   __device__ __forceinline__ void multiply_ds(float (&dq)[kDqNumbers], int stage) const {
     constexpr sm90::PanelTile kDsTile = kShape.ds_tile();
     const int own = kShape.dq_by_queries() ? group * kDsTile.panel_bytes() : 0;
-    Base::multiply_keys(dq, kShape.first_dq_panel(group), shared.ds(stage) + static_cast<std::uint32_t>(own));
+    Base::multiply_keys(dq, kShape.first_dq_panel(group),
+                        ds.buffer_at(stage) + static_cast<std::uint32_t>(own));
   }
-  __device__ __forceinline__ void multiply_ds_behind(float (&dq)[kDqNumbers],
-                                                     const sm90::RingPlace<kShape.ds_stages()>& place) const {
-    sm90::wait(shared.ds_full(place.stage), place.full_parity(), "dS");
+  __device__ __forceinline__ void multiply_ds_behind(float (&dq)[kDqNumbers], const DsPlace& place) const {
+    ds.wait_full(place, "dS");
     sm90::fence_wgmma();
     multiply_ds(dq, place.stage);
   }
   __device__ __forceinline__ void store_ds(const std::uint32_t (&dscores)[kScores / 2], int stage) const {
     constexpr sm90::PanelTile kDsTile = kShape.ds_tile();
-    sm90::store_operand<kDsTile>(dscores, shared.ds(stage) + warp_rows(), 0, computed_again(lane()));
+    sm90::store_operand<kDsTile>(dscores, ds.buffer_at(stage) + warp_rows(), 0, computed_again(lane()));
     sm90::fence_async_proxy();
-  }
-  __device__ __forceinline__ void release_dout() {
-    sm90::arrive(shared.dout_empty(dout.stage));
-    dout.advance();
   }
 
   __device__ __forceinline__ void log_tile(const Flash3KvItem& item, const Flash3Stream<kShape>& stream,
@@ -66,31 +63,29 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
 
   /// dV, dK and this step's dQ where a tile's dQ waits for the next step, when nobody has to wait for the
   /// other warpgroup's dS any more.
-  __device__ __forceinline__ void sum_with_dq_behind(const Tile& tile,
-                                                     const sm90::RingPlace<kShape.ds_stages()>& this_ds,
+  __device__ __forceinline__ void sum_with_dq_behind(const Tile& tile, const DsPlace& this_ds,
                                                      const std::uint32_t (&probs)[kScores / 2],
                                                      const std::uint32_t (&dscores)[kScores / 2],
                                                      float (&dk)[kSums], float (&dv)[kSums]) {
     float dq[kDqNumbers];
     // The other warpgroup stored its part of the last dS a step ago, and has read the one before that.
-    sm90::wait(shared.ds_empty(this_ds.stage), this_ds.empty_parity(), "a free dS buffer");
+    ds.wait_empty(this_ds, "a free dS buffer");
     store_ds(dscores, this_ds.stage);
-    arrive_as_warp(shared.ds_full(this_ds.stage));
+    arrive_as_warp(ds.full_at(this_ds.stage));
     // A first tile multiplies its own dS, for nothing: in a branch, the WGMMAs would be serialised (C7512).
     multiply_ds_behind(dq, tile.first ? this_ds : this_ds.before());
-    multiply_queries(dv, probs, shared.dout(dout.stage));
-    multiply_queries(dk, dscores, shared.q(q.stage));
+    multiply_queries(dv, probs, dout.buffer());
+    multiply_queries(dk, dscores, q.buffer());
     sm90::wait_for_wgmma<2>();
     if (!tile.first) {
-      arrive_as_warp(shared.ds_empty(this_ds.before().stage));
+      arrive_as_warp(ds.empty_at(this_ds.before().stage));
       this->template put_dq<0, kBoxes>(dq);
     }
     sm90::wait_for_wgmma<1>();
-    release_dout();
+    dout.release();
   }
   /// The same where dQ is of this tile.
-  __device__ __forceinline__ void sum_with_dq(const Tile& tile,
-                                              const sm90::RingPlace<kShape.ds_stages()>& this_ds,
+  __device__ __forceinline__ void sum_with_dq(const Tile& tile, const DsPlace& this_ds,
                                               const std::uint32_t (&probs)[kScores / 2],
                                               const std::uint32_t (&dscores)[kScores / 2], float (&dk)[kSums],
                                               float (&dv)[kSums]) {
@@ -104,62 +99,61 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
     if (kShape.persistent && !kLeaveByDq && tile.first && lane() == 0) sm90::wait_for_store_reads<0>();
     if constexpr (!kShape.dq_first) {
       sm90::fence_wgmma();
-      multiply_queries(dv, probs, shared.dout(dout.stage));
+      multiply_queries(dv, probs, dout.buffer());
     }
     sync_everyone();
     if constexpr (kShape.dq_first) sm90::fence_wgmma();
     multiply_ds(dq, this_ds.stage);
-    if constexpr (kShape.dq_first) multiply_queries(dv, probs, shared.dout(dout.stage));
-    multiply_queries(dk, dscores, shared.q(q.stage));
+    if constexpr (kShape.dq_first) multiply_queries(dv, probs, dout.buffer());
+    multiply_queries(dk, dscores, q.buffer());
     sm90::wait_for_wgmma<2>();
     if constexpr (!kShape.dq_first) {
-      release_dout();
+      dout.release();
       sm90::wait_for_wgmma<1>();
     }
     this->template put_dq<0, kBoxes>(dq);
     if constexpr (kShape.dq_first) {
       sm90::wait_for_wgmma<1>();
-      release_dout();
+      dout.release();
     }
   }
 
   /// One tile: load is the producer's part; compute is S and dP, P beside dP, then dS, and what they sum to.
   __device__ __forceinline__ void step(const Flash3KvItem& item, const Flash3Stream<kShape>& stream,
                                        const Tile& tile, float (&dk)[kSums], float (&dv)[kSums]) {
-    const auto this_ds = ds;
+    const DsPlace this_ds = ds.place;
     ds.advance();
     float scores[kScores], dprobs[kScores];
-    sm90::wait(shared.q_full(q.stage), q.full_parity(), "Q");
+    q.wait_full("Q");
     sm90::fence_wgmma();
-    multiply_transposed(scores, shared.k(), shared.q(q.stage));
-    sm90::wait(shared.dout_full(dout.stage), dout.full_parity(), "dO");
+    multiply_transposed(scores, shared.k().buffer(), q.buffer());
+    dout.wait_full("dO");
     sm90::fence_wgmma();
-    multiply_transposed(dprobs, shared.v(), shared.dout(dout.stage));
+    multiply_transposed(dprobs, shared.v().buffer(), dout.buffer());
     // Asked early, since the answer takes a while.
-    const auto next_q = q.next();
-    const bool q_ready = tile.number + 1 == tile.tiles ||
-                         sm90::phase_was_over(shared.q_full(next_q.stage), next_q.full_parity());
+    const auto next_q = q.place.next();
+    const bool q_ready = tile.number + 1 == tile.tiles || q.is_full(next_q);
     sm90::wait_for_wgmma<1>();
-    const bool negative = args.exponent_scale < 0.0f;
     if constexpr (kObserved) {
-      log_tile(item, stream, tile, &DeviceTileState::scores, scores, negative ? -1.0f : 1.0f);
+      log_tile(item, stream, tile, &DeviceTileState::scores, scores,
+               args.exponent_scale < 0.0f ? -1.0f : 1.0f);
     }
-    if (kObserved || !stream.range.full(tile.m_block)) {
-      this->template mask<kObserved>(scores, negative ? -kMinusInfinity : kMinusInfinity,
-                                     stream.n_block * kBlockN + kShape.first_key(group),
-                                     tile.m_block * kBlockM);
+    if (!stream.range.full(tile.m_block)) {
+      mask_columns<kShape>(scores, masked_score(args), args,
+                           stream.n_block * kBlockN + kShape.first_key(group), tile.m_block * kBlockM,
+                           thread);
     }
     this->exponentiate(scores);
     // A place where control flow meets: ptxas would move the wait for dP above the exponentials if the two
     // stood in one block.
-    if (!q_ready) sm90::wait(shared.q_full(next_q.stage), next_q.full_parity(), "the next Q");
+    if (!q_ready) q.wait_full(next_q, "the next Q");
     sm90::wait_for_wgmma<0>();
     std::uint32_t probs[kScores / 2], dscores[kScores / 2];
     sm90::pack_operands<kType>(scores, probs);
     if constexpr (kObserved) log_tile(item, stream, tile, &DeviceTileState::dprobs, dprobs, 1.0f);
 #pragma unroll
     for (int i = 0; i < kScores; i += 4) {
-      const float2 delta = this->row_numbers(shared.kLayout.delta, dout.stage, i);
+      const float2 delta = this->row_numbers(shared.kLayout.delta, dout.stage(), i);
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         dprobs[i + e] = scores[i + e] * (dprobs[i + e] - (e % 2 == 0 ? delta.x : delta.y));
@@ -177,8 +171,7 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
       sum_with_dq(tile, this_ds, probs, dscores, dk, dv);
     }
     sm90::wait_for_wgmma<0>();
-    sm90::arrive(shared.q_empty(q.stage));
-    q.advance();
+    q.release();
     if constexpr (kObserved) {
       const TileLogEntry entry(args.log, tile.number, item.index());
       sm90::log_masked(entry, &DeviceTileState::accum, dk, kBlockN, thread);
@@ -195,11 +188,11 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
     if constexpr (kLeaveByDq) {
 #pragma unroll
       for (int stage = 0; stage < kShape.dq_stages(); ++stage) {
-        sm90::wait(shared.dq_empty(group, stage), dq_round.empty_parity(stage), "dQ to have left");
+        sm90::wait(shared.dq(group).empty_at(stage), dq_round.empty_parity(stage), "dQ to have left");
       }
     }
     sync_everyone();
-    if (kShape.persistent && lane() == 0) sm90::arrive(shared.kv_empty());
+    if (kShape.persistent && lane() == 0) sm90::arrive(shared.k().empty());
     if constexpr (kShape.can_share()) {
       if (args.dk_sums.data) {
         this->add_to_sums(dk, args.dk_sums, stream, warp_key);
@@ -207,11 +200,11 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
         return;
       }
     }
-    const std::uint32_t last_ds = shared.ds(kLeaveByDq ? 0 : ds.stage ^ 1);
-    const std::uint32_t dk_rows = (kShape.persistent ? last_ds : shared.k()) + warp_rows();
-    const std::uint32_t dv_rows = (kLeaveByDq          ? shared.dq(0, 0)
+    const std::uint32_t last_ds = ds.buffer_at(kLeaveByDq ? 0 : ds.stage() ^ 1);
+    const std::uint32_t dk_rows = (kShape.persistent ? last_ds : shared.k().buffer()) + warp_rows();
+    const std::uint32_t dv_rows = (kLeaveByDq          ? shared.dq(0).buffer_at(0)
                                    : kShape.persistent ? last_ds + kKvTile.bytes()
-                                                       : shared.v()) +
+                                                       : shared.v().buffer()) +
                                   warp_rows();
     if (kShape.persistent && tiles == 0) {  // those of the kv tile before may be there still
       if (lane() == 0) sm90::wait_for_store_reads<0>();
@@ -238,8 +231,8 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
   /// @param tiles  that it meets
   __device__ __forceinline__ void sum(const Flash3KvItem& item, const Flash3Stream<kShape>& stream, int tiles,
                                       float (&dk)[kSums], float (&dv)[kSums]) {
-    sm90::wait(shared.k_full(), item.full_parity(), "K");
-    sm90::wait(shared.v_full(), item.full_parity(), "V");
+    shared.k().wait_full(item.place(), "K");
+    shared.v().wait_full(item.place(), "V");
     int tile = 0;  // how many there have been
     stream.each_tile(args, [&](int head, int m_block) {
       if (group == 0 && thread == 0) note_step(args.clock, tile, item.index());
@@ -249,7 +242,7 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
     if constexpr (kShape.dq_behind) {
       if (tiles > 0) {
         float dq[kDqNumbers];
-        multiply_ds_behind(dq, ds.before());
+        multiply_ds_behind(dq, ds.place.before());
         sm90::wait_for_wgmma<0>();
         this->template put_dq<0, kBoxes>(dq);
       }

@@ -88,42 +88,31 @@ struct Flash3BackwardShape {
 
 /// Offsets from the start of a CTA's shared memory; the end of the layout is its size. [bytes]
 struct Flash3BackwardLayout {
-  int k = 0, v = 0, q = 0, dout = 0, ds = 0, probs = 0, dq = 0;
-  int lse = 0, delta = 0;                    // fp32, block_m a stage
-  int k_full = 0, v_full = 0, kv_empty = 0;  // barriers of 8 bytes
-  int q_full = 0, q_empty = 0, dout_full = 0, dout_empty = 0;
-  int ds_full = 0, ds_empty = 0;        // of dS: where dQ is behind, or warpgroups are specialised
-  int dq_full = 0, dq_empty = 0;        // a warpgroup
-  int probs_full = 0, probs_empty = 0;  // where P passes through shared memory
+  gpu::sm90::PipeLayout k, v;     // one buffer each, which become empty together
+  gpu::sm90::PipeLayout q, dout;  // with LSE, and with delta
+  gpu::sm90::PipeLayout ds;       // its barriers: where dQ is behind, or warpgroups are specialised
+  gpu::sm90::PipeLayout probs;    // where P passes through shared memory
+  gpu::sm90::PipeLayout dq;       // boxes on their way to memory: a ring a warpgroup
+  int lse = 0, delta = 0;         // fp32, block_m a stage of Q and of dO
   int end = 0;
 
   constexpr explicit Flash3BackwardLayout(const Flash3BackwardShape& shape) {
     gpu::sm90::SharedPieces shared;
-    k = shared.take(shape.kv_tile().bytes());
-    v = shared.take(shape.kv_tile().bytes());
-    q = shared.take(shape.q_stages * shape.q_tile().bytes());
-    dout = shared.take(shape.dout_stages * shape.q_tile().bytes());
-    ds = shared.take(shape.ds_stages() * shape.ds_tile().bytes());
-    probs = shared.take(shape.by_columns()    ? shape.ds_tile().bytes()
-                        : shape.specialised() ? 4 * shape.tile.block_m * shape.tile.block_n
-                                              : 0);
-    const int boxes = shape.consumers() * shape.dq_stages();
-    dq = shared.take(boxes * shape.dq_box().bytes());
+    k = shared.take_buffers(1, shape.kv_tile().bytes());
+    v = shared.take_buffers(1, shape.kv_tile().bytes());
+    q = shared.take_buffers(shape.q_stages, shape.q_tile().bytes());
+    dout = shared.take_buffers(shape.dout_stages, shape.q_tile().bytes());
+    ds = shared.take_buffers(shape.ds_stages(), shape.ds_tile().bytes());
+    probs = shared.take_buffers(1, shape.by_columns()    ? shape.ds_tile().bytes()
+                                   : shape.specialised() ? 4 * shape.tile.block_m * shape.tile.block_n
+                                                         : 0);
+    dq = shared.take_buffers(shape.dq_stages(), shape.dq_box().bytes(), shape.consumers(), false);
     lse = shared.take(4 * shape.q_stages * shape.tile.block_m);
     delta = shared.take(4 * shape.dout_stages * shape.tile.block_m);
-    k_full = shared.take(8);
-    v_full = shared.take(8);
-    kv_empty = shared.take(8);
-    q_full = shared.take(8 * shape.q_stages);
-    q_empty = shared.take(8 * shape.q_stages);
-    dout_full = shared.take(8 * shape.dout_stages);
-    dout_empty = shared.take(8 * shape.dout_stages);
-    ds_full = shared.take(8 * shape.ds_stages());
-    ds_empty = shared.take(8 * shape.ds_stages());
-    probs_full = shared.take(8);
-    probs_empty = shared.take(8);
-    dq_full = shared.take(8 * boxes);
-    dq_empty = shared.take(8 * boxes);
+    k.full = shared.take(8);
+    v.full = shared.take(8);
+    k.empty = v.empty = shared.take(8);
+    shared.take_barriers(q, dout, ds, probs, dq);
     end = shared.end;
   }
 };

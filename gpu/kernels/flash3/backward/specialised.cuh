@@ -56,8 +56,8 @@ struct Flash3Specialised : Flash3Consumer<kType, kShape, kGroup> {
     this->template put_dq<2 * kPass, 2 * kPass + 2>(numbers);
   }
   /// Where a thread finds four numbers of P from its twin.
-  __device__ __forceinline__ std::uint32_t probs(int four) const {
-    return shared.probs() + static_cast<std::uint32_t>(16 * (128 * four + thread));
+  __device__ __forceinline__ std::uint32_t probs_of(int four) const {
+    return shared.probs().buffer() + static_cast<std::uint32_t>(16 * (128 * four + thread));
   }
   /// What both do at the end: dK or dV leaves through the place of K or V, which nobody reads any more; or is
   /// added to sums of several CTAs.
@@ -102,21 +102,24 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
   const std::uint32_t zero = static_cast<std::uint32_t>(args.heads.kv) & 0x80000000u;
   float dq[Role::kPassNumbers], late_dq[Role::kPassNumbers];
   auto& q = role.q;
+  const auto dout = shared.dout();
+  const auto p = shared.probs();
+  const auto ds = shared.ds();
   sm90::RingPlace<1> once, before;  // what is there once a tile: of this tile, and of the one before
   int tile = 0;                     // how many there have been
-  sm90::wait(shared.k_full(), item.full_parity(), "K");
-  sm90::wait(shared.v_full(), item.full_parity(), "V");
+  shared.k().wait_full(item.place(), "K");
+  shared.v().wait_full(item.place(), "V");
   stream.each_tile(args, [&](int head, int m_block) {
     if (thread == 0) note_step(args.clock, tile, item.index());
     const int first_query = m_block * kShape.tile.block_m;
-    const std::uint32_t ds_before = shared.ds(tile & 1 ^ 1);
+    const std::uint32_t ds_before = ds.buffer_at(tile & 1 ^ 1);
     // load is the producer's part; compute: S, dQ of the tile before beside P, then dV
     float scores[Role::kScores];
-    sm90::wait(shared.q_full(q.stage), q.full_parity(), "Q");
+    q.wait_full("Q");
     sm90::fence_wgmma();
-    role.multiply_transposed(scores, shared.k(), shared.q(q.stage));
+    role.multiply_transposed(scores, shared.k().buffer(), q.buffer());
     if (tile > 1) role.template put_pass<1>(late_dq);
-    if (tile > 0) sm90::wait(shared.ds_full(0), before.full_parity(), "dS");
+    if (tile > 0) ds.wait_full(before, "dS");
     sm90::fence_wgmma();
     role.multiply_keys(dq, 0, ds_before);  // of the first tile, what nobody uses
     sm90::wait_for_wgmma<1>();
@@ -126,32 +129,29 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
       sm90::log_visible(entry, &DeviceTileState::scores, scores, args.exponent_scale < 0.0f ? -1.0f : 1.0f,
                         args.band, first_key, first_query, thread);
     }
-    if (kObserved || !stream.range.full(m_block)) {
-      const float masked = args.exponent_scale < 0.0f ? -kMinusInfinity : kMinusInfinity;
-      role.template mask<kObserved>(scores, masked, first_key, first_query);
-    }
+    if (!stream.range.full(m_block))
+      mask_columns<kShape>(scores, masked_score(args), args, first_key, first_query, thread);
     role.exponentiate(scores);
-    sm90::arrive(shared.q_empty(q.stage));
-    q.advance();
-    sm90::wait(shared.probs_empty(), once.empty_parity(), "a free place for P");
+    q.release();
+    p.wait_empty(once, "a free place for P");
 #pragma unroll
-    for (int i = 0; i < Role::kScores / 4; ++i) store_four(role.probs(i), scores + 4 * i);
-    sm90::arrive(shared.probs_full());
+    for (int i = 0; i < Role::kScores / 4; ++i) store_four(role.probs_of(i), scores + 4 * i);
+    sm90::arrive(p.full());
     std::uint32_t probs[Role::kScores / 2];
     sm90::pack_operands<kType>(scores, probs);
     if constexpr (kObserved) {
       sm90::log_pairs<kType>(TileLogEntry(args.log, tile, item.index()), &DeviceTileState::probs, probs,
                              kShape.tile.block_n, thread);
     }
-    sm90::wait(shared.dout_full(0), once.full_parity(), "dO");
+    dout.wait_full(once, "dO");
     sm90::fence_wgmma();
-    role.multiply_queries(dv, probs, shared.dout(0));
+    role.multiply_queries(dv, probs, dout.buffer());
     sm90::wait_for_wgmma<1>();
     if (tile > 0) role.template put_pass<0>(dq);
     sm90::fence_wgmma();
     role.multiply_keys(dq, 1, ds_before);
     sm90::wait_for_wgmma<1>();
-    sm90::arrive(shared.dout_empty(0));
+    sm90::arrive(dout.empty());
     sm90::wait_for_wgmma<0>();
 #pragma unroll
     for (int i = 0; i < Role::kPassNumbers; ++i) late_dq[i] = away_from_wgmma(dq[i], zero);
@@ -165,14 +165,14 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
   });
   if (tile > 0) {  // dQ of the last tile
     if (tile > 1) role.template put_pass<1>(late_dq);
-    sm90::wait(shared.ds_full(0), before.full_parity(), "dS");
-    const std::uint32_t ds = shared.ds(tile & 1 ^ 1);
+    ds.wait_full(before, "dS");
+    const std::uint32_t last_ds = ds.buffer_at(tile & 1 ^ 1);
     sm90::fence_wgmma();
-    role.multiply_keys(dq, 0, ds);
+    role.multiply_keys(dq, 0, last_ds);
     sm90::wait_for_wgmma<0>();
     role.template put_pass<0>(dq);
     sm90::fence_wgmma();
-    role.multiply_keys(dq, 1, ds);
+    role.multiply_keys(dq, 1, last_ds);
     sm90::wait_for_wgmma<0>();
     role.template put_pass<1>(dq);
   }
@@ -191,17 +191,20 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
   const std::uint32_t zero = static_cast<std::uint32_t>(args.heads.kv) & 0x80000000u;
   float dq[Role::kPassNumbers], late_dq[Role::kPassNumbers];
   auto& q = role.q;
+  const auto dout = shared.dout();
+  const auto p = shared.probs();
+  const auto ds = shared.ds();
   sm90::RingPlace<1> once;
   int tile = 0;
-  sm90::wait(shared.v_full(), item.full_parity(), "V");
-  sm90::wait(shared.k_full(), item.full_parity(), "K");
+  shared.v().wait_full(item.place(), "V");
+  shared.k().wait_full(item.place(), "K");
   stream.each_tile(args, [&](int, int m_block) {
-    const std::uint32_t ds = shared.ds(tile & 1), ds_before = shared.ds(tile & 1 ^ 1);
+    const std::uint32_t ds_now = ds.buffer_at(tile & 1), ds_before = ds.buffer_at(tile & 1 ^ 1);
     // compute: dP, dQ of the tile before beside dS, then dK and half of this tile's dQ
     float dprobs[Role::kScores];
-    sm90::wait(shared.dout_full(0), once.full_parity(), "dO");
+    dout.wait_full(once, "dO");
     sm90::fence_wgmma();
-    role.multiply_transposed(dprobs, shared.v(), shared.dout(0));
+    role.multiply_transposed(dprobs, shared.v().buffer(), dout.buffer());
     if (tile > 0) role.template put_pass<0>(late_dq);
     sm90::fence_wgmma();
     role.multiply_keys(dq, 1, ds_before);  // of the first tile, what nobody uses
@@ -217,17 +220,17 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
 #pragma unroll
       for (int e = 0; e < 4; ++e) dprobs[i + e] -= e % 2 == 0 ? delta.x : delta.y;
     }
-    sm90::arrive(shared.dout_empty(0));
-    sm90::wait(shared.probs_full(), once.full_parity(), "P");
+    sm90::arrive(dout.empty());
+    p.wait_full(once, "P");
 #pragma unroll
     for (int i = 0; i < Role::kScores; i += 4) {
-      const float4 probs = load_four(role.probs(i / 4));
+      const float4 probs = load_four(role.probs_of(i / 4));
       dprobs[i] *= probs.x;
       dprobs[i + 1] *= probs.y;
       dprobs[i + 2] *= probs.z;
       dprobs[i + 3] *= probs.w;
     }
-    sm90::arrive(shared.probs_empty());
+    sm90::arrive(p.empty());
     std::uint32_t dscores[Role::kScores / 2];
     sm90::pack_operands<kType>(dprobs, dscores);
     if constexpr (kObserved) {
@@ -237,19 +240,18 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
     // This buffer's dS, of two tiles before, was read by dQ. The other warpgroup has said so with P; the
     // warps of this one say it here.
     sm90::sync_named(2, 128);
-    sm90::store_operand<kShape.ds_tile()>(dscores, ds + role.warp_rows(), 0, computed_again(role.lane()));
+    sm90::store_operand<kShape.ds_tile()>(dscores, ds_now + role.warp_rows(), 0, computed_again(role.lane()));
     sm90::fence_async_proxy();
-    role.arrive_as_warp(shared.ds_full(0));
+    role.arrive_as_warp(ds.full_at(0));
     sm90::fence_wgmma();
-    role.multiply_queries(dk, dscores, shared.q(q.stage));
+    role.multiply_queries(dk, dscores, q.buffer());
     sm90::wait_for_wgmma<1>();
     if (tile > 0) role.template put_pass<1>(dq);
-    sm90::wait(shared.ds_full(0), once.full_parity(), "dS of all warps");
+    ds.wait_full(once, "dS of all warps");
     sm90::fence_wgmma();
-    role.multiply_keys(dq, 0, ds);
+    role.multiply_keys(dq, 0, ds_now);
     sm90::wait_for_wgmma<1>();
-    sm90::arrive(shared.q_empty(q.stage));
-    q.advance();
+    q.release();
     sm90::wait_for_wgmma<0>();
 #pragma unroll
     for (int i = 0; i < Role::kPassNumbers; ++i) late_dq[i] = away_from_wgmma(dq[i], zero);
@@ -263,7 +265,7 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
   if (tile > 0) {
     role.template put_pass<0>(late_dq);
     sm90::fence_wgmma();
-    role.multiply_keys(dq, 1, shared.ds(tile & 1 ^ 1));
+    role.multiply_keys(dq, 1, ds.buffer_at(tile & 1 ^ 1));
     sm90::wait_for_wgmma<0>();
     role.template put_pass<1>(dq);
   }
@@ -285,7 +287,7 @@ __device__ __forceinline__ void consume_specialised(const Flash3BackwardArgument
   }
   const Flash3Specialised<kType, kShape, 0> either{{args, shared, bytes, group, thread}};
   either.finish(sums, group == 0 ? args.dv : args.dk, group == 0 ? args.dv_sums : args.dk_sums,
-                group == 0 ? shared.v() : shared.k());
+                group == 0 ? shared.v().buffer() : shared.k().buffer());
 }
 
 }  // namespace tilescope::gpu::detail

@@ -6,8 +6,9 @@
 
 #include "cpu_ref/schedule/tile_schedule.hpp"
 #include "gpu/kernels/flash3/forward/shapes.hpp"
+#include "gpu/kernels/flash3/scores.cuh"
 #include "gpu/launch/kernel_arguments.hpp"
-#include "gpu/primitives/sm90/mbarrier.cuh"
+#include "gpu/primitives/sm90/pipe.cuh"
 
 namespace tilescope::gpu {
 
@@ -55,24 +56,21 @@ struct Flash3Item {
   __device__ __forceinline__ int batch(const Flash3ForwardArguments& args) const {
     return args.splits.count == 1 ? part : part % args.batches;
   }
-  /// Of the keys that its rows see, those of its split. Rows beyond the matrix, which nobody stores, ask for
-  /// no mask.
-  /// @tparam kMasked  all tiles are masked
-  template <auto kShape, bool kMasked = false>
+  /// The kv tiles that its rows see, of those of its split. Rows beyond the matrix, which nobody stores, ask
+  /// for no mask.
+  template <auto kShape>
   __device__ __forceinline__ TileRange tiles(const Flash3ForwardArguments& args) const {
-    const auto unmasked = [&] {
+    const auto of_one_head = [&] {
       const int first_row = block * kShape.tile.block_m;
       const int last_row = min(args.band.seqlen_q, first_row + kShape.tile.block_m) - 1;
-      return tilescope::detail::kv_tiles_of_rows(args.band, kShape.tile, first_row, last_row, false);
+      return tilescope::detail::kv_tiles_of_rows(seen_band(args), kShape.tile, first_row, last_row, false);
     };
-    const auto packed = [&] {
+    const auto of_packed_heads = [&] {
       const Interval queries = packed_queries(args.head_rows, kShape.tile, args.band.seqlen_q, block);
-      return tilescope::detail::kv_tiles_of_rows(args.head_band, kShape.tile, queries.begin, queries.end - 1,
-                                                 kMasked);
+      return tilescope::detail::kv_tiles_of_rows(seen_band_of_head<kShape>(args), kShape.tile, queries.begin,
+                                                 queries.end - 1, false);
     };
-    const TileRange all = kShape.packs_masked && args.head_rows > 0 ? packed()
-                          : kMasked                                 ? kv_tiles(args.band, kShape.tile, block)
-                                                                    : unmasked();
+    const TileRange all = kShape.packs_masked && args.head_rows > 0 ? of_packed_heads() : of_one_head();
     return args.splits.count == 1 ? all : args.splits.part_of(all, part / args.batches);
   }
   __device__ __forceinline__ int wave_parity() const { return static_cast<int>(place & 1); }
@@ -90,46 +88,20 @@ struct Flash3Item {
 
 namespace detail {
 
-/// Shared memory of a CTA, by address.
+/// Shared memory of a CTA, and its operands' pipes, which each thread sees from its own side.
 template <Flash3ForwardShape kShape>
 struct Flash3Shared {
   static constexpr Flash3ForwardLayout kLayout{kShape};
   sm90::SharedAddress base;
 
-  // Q, item and barriers of a warpgroup, or of two: `buffer` is stage * row groups + row group.
-  __device__ __forceinline__ std::uint32_t q(int buffer) const {
-    return base + kLayout.q + buffer * kShape.q_tile().bytes();
+  /// Q with its item, of each of the row groups.
+  __device__ __forceinline__ auto q(int row_group = 0) const {
+    return sm90::Pipe<kLayout.q>(base, row_group);
   }
-  __device__ __forceinline__ std::uint32_t k(int stage) const {
-    return base + kLayout.k + stage * kShape.kv_tile().bytes();
-  }
-  __device__ __forceinline__ std::uint32_t v(int stage) const {
-    return base + kLayout.v + stage * kShape.kv_tile().bytes();
-  }
-  __device__ __forceinline__ std::uint32_t q_full(int stage) const {
-    return base + kLayout.q_full + 8 * stage;
-  }
-  __device__ __forceinline__ std::uint32_t q_empty(int buffer) const {
-    return base + kLayout.q_empty + 8 * buffer;
-  }
-  __device__ __forceinline__ std::uint32_t k_full(int stage) const {
-    return base + kLayout.k_full + 8 * stage;
-  }
-  __device__ __forceinline__ std::uint32_t k_empty(int stage) const {
-    return base + kLayout.k_empty + 8 * stage;
-  }
-  __device__ __forceinline__ std::uint32_t v_full(int stage) const {
-    return base + kLayout.v_full + 8 * stage;
-  }
-  __device__ __forceinline__ std::uint32_t v_empty(int stage) const {
-    return base + kLayout.v_empty + 8 * stage;
-  }
-  /// A number of the second part of the keys, of a thread and its twin.
-  __device__ __forceinline__ std::uint32_t part(int number, int thread) const {
-    return base + kLayout.part + 4 * (128 * number + thread);
-  }
-  __device__ __forceinline__ std::uint32_t part_full() const { return base + kLayout.part_full; }
-  __device__ __forceinline__ std::uint32_t part_empty() const { return base + kLayout.part_empty; }
+  __device__ __forceinline__ auto k() const { return sm90::Pipe<kLayout.k>(base); }
+  __device__ __forceinline__ auto v() const { return sm90::Pipe<kLayout.v>(base); }
+  /// What the second part of the keys gives, from a thread to its twin.
+  __device__ __forceinline__ auto part() const { return sm90::Pipe<kLayout.part>(base); }
 };
 
 }  // namespace detail

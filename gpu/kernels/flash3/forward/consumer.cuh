@@ -5,6 +5,7 @@
 #pragma once
 
 #include "gpu/kernels/flash3/forward/arguments.cuh"
+#include "gpu/kernels/flash3/forward/observed.cuh"
 #include "gpu/kernels/flash3/forward/producer.cuh"
 #include "gpu/kernels/flash3/forward/softmax.cuh"
 #include "gpu/kernels/flash3/forward/store.cuh"
@@ -12,23 +13,19 @@
 #include "gpu/primitives/common/step_clock.cuh"
 #include "gpu/primitives/sm90/fences.cuh"
 #include "gpu/primitives/sm90/fragments.hpp"
-#include "gpu/primitives/sm90/mask.cuh"
-#include "gpu/primitives/sm90/mbarrier.cuh"
 #include "gpu/primitives/sm90/named_barrier.cuh"
-#include "gpu/primitives/sm90/observe.cuh"
 #include "gpu/primitives/sm90/wgmma.cuh"
 
 namespace tilescope::gpu::detail {
 
 /// A warpgroup that computes 64 rows of each tile, or of its part of the tile's keys.
-/// @tparam kObserved  logs the tiles that it visits. It masks each of them, so that every maximum is exact:
-/// its P is relative to a row's own maximum, as the tile's replay has it. Keys are then not split.
+/// @tparam kObserved  logs the tiles that it visits, and leaves out, and what P of each row is relative to
 template <sm90::WgmmaType kType, Flash3ForwardShape kShape, bool kObserved>
-struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
-  using Walk = Flash3ForwardWalk<kShape, kObserved>;
+struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
+  using Walk = Flash3ForwardWalk<kShape>;
   using Walk::args, Walk::shared, Walk::group, Walk::thread, Walk::row_group, Walk::q, Walk::k, Walk::v;
   using Walk::item, Walk::range, Walk::own_begin, Walk::own_end, Walk::kBlockN, Walk::kSplits, Walk::kSkips;
-  using Walk::lane, Walk::q_buffer, Walk::first_query, Walk::release, Walk::release_q, Walk::release_k;
+  using Walk::lane, Walk::first_query, Walk::release_q, Walk::release_k;
   using Walk::release_v, Walk::needs_mask, Walk::skip_k, Walk::skip_v, Walk::skip_tiles, Walk::look_at_item;
   static constexpr int kHeadDim = kShape.head_dim;
   static constexpr int kKeys = kSplits ? kShape.own_keys() : kBlockN, kScores = kKeys / 2,
@@ -38,7 +35,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
 
   int own_key;  // the first of its part of a tile's keys
   std::uint32_t own_key_bytes;
-  sm90::RingPlace<1> part;
+  sm90::Pipe<Flash3Shared<kShape>::kLayout.part> part = shared.part();
   float scores[kScores];
   std::uint32_t probs[kScores / 2];
   float out[kOutputs];
@@ -62,8 +59,8 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
   }
   __device__ __forceinline__ void multiply_scores(int k_stage) {
     constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKvTile = kShape.kv_tile();
-    const sm90::Operand left(kQTile, sm90::Major::k, shared.q(q_buffer()));
-    const sm90::Operand right(kKvTile, sm90::Major::k, shared.k(k_stage) + own_key_bytes);
+    const sm90::Operand left(kQTile, sm90::Major::k, q.buffer());
+    const sm90::Operand right(kKvTile, sm90::Major::k, k.buffer_at(k_stage) + own_key_bytes);
 #pragma unroll
     for (int step = 0; step < kHeadDim / 16; ++step) {
       sm90::multiply<kKeys, kType>(scores, left.at(k_step(kQTile, sm90::Major::k, step)),
@@ -73,7 +70,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
   }
   __device__ __forceinline__ void multiply_values() {
     constexpr sm90::PanelTile kKvTile = kShape.kv_tile();
-    const sm90::Operand right(kKvTile, sm90::Major::mn, shared.v(v.stage) + own_key_bytes);
+    const sm90::Operand right(kKvTile, sm90::Major::mn, v.buffer() + own_key_bytes);
 #pragma unroll
     for (int step = 0; step < kKeys / 16; ++step) {
       sm90::multiply<kHeadDim, kType, sm90::Major::mn>(
@@ -81,35 +78,24 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
     }
     sm90::commit_wgmma();
   }
-  __device__ __forceinline__ TileLogEntry open_entry(const Flash3Item& of, int step, int n_block) {
-    return TileLogEntry(args.log, step, of.batch(args), of.head, of.block, n_block, of.index(),
-                        group == 0 && thread == 0);
+  __device__ __forceinline__ int n_block(int step) const {
+    return scan_tile(args.scan, range, item.wave_parity(), step);
+  }
+  /// Where its rows' maxima stand in the tile log.
+  __device__ __forceinline__ int first_row_of_log() const {
+    return kSplits ? group * kShape.tile.block_m : first_query(item) - item.block * kShape.tile.block_m;
   }
   __device__ __forceinline__ void mask_tile(int step) {
-    const int n_block = scan_tile(args.scan, range, item.wave_parity(), step);
-    const VisibleBand& band = kShape.packs_masked ? args.head_band : args.band;
-    sm90::mask_scores(scores, args.score_sign, band, first_query(item), n_block * kBlockN + own_key, thread,
-                      kMinusInfinity, kShape.packs_masked ? args.head_rows : 0);
-    if constexpr (kObserved) {
-      sm90::log_masked(open_entry(item, step, n_block), &DeviceTileState::scores, scores,
-                       args.band.seqlen_q - first_query(item), thread);
-    }
+    const int block = n_block(step);
+    mask_rows<kShape>(scores, args.score_sign, args, first_query(item), block * kBlockN + own_key, thread);
   }
-  __device__ __forceinline__ void log_softmax(int step) {
-    const TileLogEntry entry(args.log, step, item.index());
-    const int rows_inside = args.band.seqlen_q - first_query(item);
-    sm90::log_rows(entry, rows.max, rows.sum, rows_inside, thread);
-    sm90::log_pairs<kType>(entry, &DeviceTileState::probs, probs, rows_inside, thread);
-  }
-  __device__ __forceinline__ void log_output(const Flash3Item& of, int step) {
-    sm90::log_masked(TileLogEntry(args.log, step, of.index()), &DeviceTileState::accum, out,
-                     args.band.seqlen_q - first_query(of), thread);
-  }
+
   /// The next item with something to compute; the others' rows are 0. False: there are no more.
   __device__ __forceinline__ bool next_item() {
     while (!look_at_item()) {
       if (item.block < 0) return false;
       if constexpr (kSkips) skip_tiles(range.count());
+      if constexpr (kSkips && kObserved) log_left_out(*this, 0, range.count());
       if (!kSplits || group == 0) {
         store_empty_rows<kType>(args, item, first_query(item) + 16 * (thread / 32), lane());
       }
@@ -117,26 +103,29 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
     }
     return true;
   }
+  /// Where a thread leaves a number of the second part of the keys for its twin.
+  __device__ __forceinline__ std::uint32_t part_number(int number) const {
+    return part.buffer() + 4 * (128 * number + thread);
+  }
   /// Normalises and stores. Where keys are split, the second warpgroup hands its part to the first.
   __device__ __forceinline__ void finish(const Flash3Item& done) {
     if constexpr (kSplits) {
       if (group == 1) {
-        sm90::wait(shared.part_empty(), part.empty_parity(), "a free place for O");
+        part.wait_empty("a free place for O");
 #pragma unroll
-        for (int i = 0; i < kOutputs; ++i) store_number(shared.part(i, thread), out[i]);
+        for (int i = 0; i < kOutputs; ++i) store_number(part_number(i), out[i]);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          store_number(shared.part(kOutputs + half, thread), rows.max[half]);
-          store_number(shared.part(kOutputs + 2 + half, thread), rows.sum[half]);
+          store_number(part_number(kOutputs + half), rows.max[half]);
+          store_number(part_number(kOutputs + 2 + half), rows.sum[half]);
         }
-        sm90::arrive(shared.part_full());
+        sm90::arrive(part.full());
         part.advance();
         return;
       }
-      sm90::wait(shared.part_full(), part.full_parity(), "O of the other keys");
-      rows.join(out, args.exponent_scale, [&](int i) { return load_number(shared.part(i, thread)); });
-      sm90::arrive(shared.part_empty());
-      part.advance();
+      part.wait_full("O of the other keys");
+      rows.join(out, args.exponent_scale, [&](int i) { return load_number(part_number(i)); });
+      part.release();
     }
     rows.finish(out);
     store_rows<kType, kShape>(args, shared, done, rows, out, first_query(done) + 16 * (thread / 32),
@@ -147,6 +136,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
   __device__ __forceinline__ void first_softmax() {
     release_k();
     if (needs_mask(own_begin)) mask_tile(own_begin);
+    if constexpr (kObserved) log_scores(*this, own_begin);
     rows = Flash3Rows::starting(kShape.skips || first_query(item) < args.band.seqlen_q);
     if (group == 0 && thread == 0) note_step(args.clock, 0, item.index());
     float tile_sum[2];
@@ -154,40 +144,45 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
     rows.exponentiate(scores, args.exponent_scale, tile_sum);
     rows.add(tile_sum);
     sm90::pack_operands<kType>(scores, probs);
-    if constexpr (kObserved) log_softmax(0);
+    if constexpr (kObserved) log_softmax<kType>(*this, own_begin);
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) out[i] = 0.0f;
     if (own_end > own_begin + 1) {
-      sm90::wait(shared.k_full(k.stage), k.full_parity(), "the second K");
+      k.wait_full("the second K");
     }
   }
 
   __device__ __forceinline__ void begin_item() {
     if constexpr (kSkips) skip_tiles(own_begin);
-    sm90::wait(shared.k_full(k.stage), k.full_parity(), "the first K");
+    if constexpr (kSkips && kObserved) log_left_out(*this, 0, own_begin);
+    k.wait_full("the first K");
     await_ping_pong();
     sm90::fence_wgmma();
-    multiply_scores(k.stage);
+    multiply_scores(k.stage());
     pass_ping_pong();
     sm90::wait_for_wgmma<0>();
     first_softmax();
   }
 
+  /// Gives back a K that is no longer the pipe's own place.
+  __device__ __forceinline__ void release_k_at(int stage) const {
+    if (lane() == 0) sm90::arrive(k.empty_at(stage));
+  }
   /// S of tile `step` and P V of the one before, which are issued together; then the softmax of the former
   /// runs beside the latter.
   __device__ __forceinline__ void compute_step(int step) {
-    if (!v_ready) sm90::wait(shared.v_full(v.stage), v.full_parity(), "V");
+    if (!v_ready) v.wait_full("V");
     await_ping_pong();
     sm90::fence_wgmma();
-    const int k_stage = k.stage;
+    const int k_stage = k.stage();
     multiply_scores(k_stage);
     multiply_values();
     pass_ping_pong();
     // Asked early, since the answer takes a while.
     k.advance();
-    const auto next_v = v.next();
-    const bool k_ready = step + 1 == own_end || sm90::phase_was_over(shared.k_full(k.stage), k.full_parity());
-    v_ready = sm90::phase_was_over(shared.v_full(next_v.stage), next_v.full_parity());
+    const auto next_v = v.place.next();
+    const bool k_ready = step + 1 == own_end || k.is_full(k.place);
+    v_ready = v.is_full(next_v);
     sm90::wait_for_wgmma<kShape.overlaps ? 1 : 0>();
     float tile_sum[2];
     bool raised = false;     // a maximum: what was summed before takes factors
@@ -196,10 +191,11 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
       rows.raise_to(scores, args.exponent_scale);
       raised = true;
     }
+    if constexpr (kObserved) log_scores(*this, step);
     [[maybe_unused]] std::uint32_t next_probs[kScores / 2];
     bool again;
     if constexpr (kKept) {
-      release(shared.k_empty(k_stage));
+      release_k_at(k_stage);
       rows.template exponentiate_into<kType>(next_probs, scores, args.exponent_scale, tile_sum);
       again = __any_sync(0xFFFFFFFFu, !rows.maxima_suffice(tile_sum)) && !raised;
       if (again) {
@@ -211,20 +207,20 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
       // A WGMMA is for the whole warpgroup to do again. (The vote tells the compiler that a warp agrees.)
       again = __any_sync(0xFFFFFFFFu, sm90::any_at_named(kFirstVote + group, 128,
                                                          !raised && !rows.maxima_suffice(tile_sum)));
-      if (!again) release(shared.k_empty(k_stage));
+      if (!again) release_k_at(k_stage);
     }
     // A place where control flow meets: ptxas would move the wait for P V above the exponentials if the two
     // stood in one block.
-    if (!k_ready) sm90::wait(shared.k_full(k.stage), k.full_parity(), "the next K");
+    if (!k_ready) k.wait_full("the next K");
     sm90::wait_for_wgmma<0>();
     release_v();
-    if constexpr (kObserved) log_output(item, step - 1);
+    if constexpr (kObserved) log_output(*this, item, step - 1);
     if constexpr (!kKept) {
       if (again) {
         sm90::fence_wgmma();
         multiply_scores(k_stage);
         sm90::wait_for_wgmma<0>();
-        release(shared.k_empty(k_stage));
+        release_k_at(k_stage);
         rows.raise_to(scores, args.exponent_scale);
         rows.exponentiate(scores, args.exponent_scale, tile_sum);
       }
@@ -241,7 +237,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
     } else {
       sm90::pack_operands<kType>(scores, probs);
     }
-    if constexpr (kObserved) log_softmax(step);
+    if constexpr (kObserved) log_softmax<kType>(*this, step);
   }
 
   __device__ __forceinline__ void run() {
@@ -262,20 +258,23 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
       const Flash3Item done = item;
       const int last_step = own_end - 1, unseen = range.count() - own_end;
       if constexpr (kSkips) skip_k(unseen);
+      if constexpr (kSkips && kObserved) log_left_out(*this, own_end, range.count());
       const bool beside = kShape.q_stages > 1 && look_at_item();
-      sm90::wait(shared.v_full(v.stage), v.full_parity(), "the last V");
+      v.wait_full("the last V");
       if (beside) {
         if constexpr (kSkips) skip_k(own_begin);
-        sm90::wait(shared.k_full(k.stage), k.full_parity(), "the first K");
+        if constexpr (kSkips && kObserved) log_left_out(*this, 0, own_begin);
+        k.wait_full("the first K");
         await_ping_pong();
         sm90::fence_wgmma();
         multiply_values();
-        multiply_scores(k.stage);
+        multiply_scores(k.stage());
         pass_ping_pong();
         sm90::wait_for_wgmma<1>();
         release_v();
         if constexpr (kSkips) skip_v(unseen + own_begin);
-        if constexpr (kObserved) log_output(done, last_step);
+        if constexpr (kObserved) log_output(*this, done, last_step);
+        if constexpr (kSkips && kObserved) log_unchanged(*this, done, last_step + 1, last_step + 1 + unseen);
         finish(done);
         sm90::wait_for_wgmma<0>();
         first_softmax();
@@ -285,7 +284,8 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape, kObserved> {
         sm90::wait_for_wgmma<0>();
         release_v();
         if constexpr (kSkips) skip_v(unseen);
-        if constexpr (kObserved) log_output(done, last_step);
+        if constexpr (kObserved) log_output(*this, done, last_step);
+        if constexpr (kSkips && kObserved) log_unchanged(*this, done, last_step + 1, last_step + 1 + unseen);
         finish(done);
         more = next_item();
         if (more) begin_item();

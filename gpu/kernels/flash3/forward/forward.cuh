@@ -22,15 +22,9 @@ namespace detail {
 /// Loads make 1 arrival and their bytes; releases one a warp, those of Q one a thread.
 /// @param consumers  warpgroups that compute
 template <auto kShape, typename Shared>
-__device__ __forceinline__ void init_q_and_k_barriers(Shared shared, int consumers) {
-  for (int buffer = 0; buffer < kShape.q_buffers(); ++buffer) {
-    sm90::init_barrier(shared.q_full(buffer), 1);
-    sm90::init_barrier(shared.q_empty(buffer), sm90::kWarpgroupThreads * consumers / kShape.row_groups());
-  }
-  for (int stage = 0; stage < kShape.kv_stages; ++stage) {
-    sm90::init_barrier(shared.k_full(stage), 1);
-    sm90::init_barrier(shared.k_empty(stage), 4 * consumers);
-  }
+__device__ __forceinline__ void init_q_and_k(Shared shared, int consumers) {
+  shared.q().init(1, sm90::kWarpgroupThreads * consumers / kShape.row_groups());
+  shared.k().init(1, 4 * consumers);
 }
 
 }  // namespace detail
@@ -56,16 +50,9 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     sm90::prefetch_map(args.k);
     sm90::prefetch_map(args.v);
     sm90::prefetch_map(args.out);
-    constexpr int kConsumers = kObserved && kShape.splits_keys ? 1 : kShape.consumers();
-    detail::init_q_and_k_barriers<kShape>(shared, kConsumers);
-    for (int stage = 0; stage < kShape.kv_stages; ++stage) {
-      sm90::init_barrier(shared.v_full(stage), 1);
-      sm90::init_barrier(shared.v_empty(stage), 4 * kConsumers);
-    }
-    if constexpr (kShape.splits_keys) {
-      sm90::init_barrier(shared.part_full(), sm90::kWarpgroupThreads);
-      sm90::init_barrier(shared.part_empty(), sm90::kWarpgroupThreads);
-    }
+    detail::init_q_and_k<kShape>(shared, kShape.consumers());
+    shared.v().init(1, 4 * kShape.consumers());
+    if constexpr (kShape.splits_keys) shared.part().init(sm90::kWarpgroupThreads, sm90::kWarpgroupThreads);
     sm90::fence_barrier_init();
   }
   __syncthreads();
@@ -76,12 +63,9 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     if (threadIdx.x == 127) watchdog.watch(kShape.threads() - 128);
   } else {
     sm90::take_registers<kShape.consumer_registers()>();
-    // Keys that are observed are not split: one warpgroup sees them all.
-    if (!(kShape.splits_keys && kObserved && warpgroup > 1)) {
-      detail::Flash3ForwardConsumer<kType, kShape, kObserved>(args, shared, items, warpgroup - 1,
-                                                              static_cast<int>(threadIdx.x) % 128)
-          .run();
-    }
+    detail::Flash3ForwardConsumer<kType, kShape, kObserved>(args, shared, items, warpgroup - 1,
+                                                            static_cast<int>(threadIdx.x) % 128)
+        .run();
     watchdog.say_done();
   }
 }

@@ -10,7 +10,7 @@ namespace tilescope::gpu::detail {
 
 /// The thread that loads. Order of a tile: K, Q, K, V, K, V ... V, as the consumers ask for them.
 /// @tparam Shared  Flash3Shared, or that of the pass on bytes
-/// @return the place of the V that would follow
+/// @return its side of V, where the tile that would follow goes
 template <auto kShape, typename Shared>
 __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shared shared,
                                         Flash3Item* items) {
@@ -24,22 +24,21 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
                      panel * tile.panel_cols(), row, head, batch, hint);
     }
   };
-
-  sm90::RingPlace<kShape.q_stages> q;
-  sm90::RingPlace<kShape.kv_stages> k;
-  sm90::RingPlace<kShape.v_stages()> v;
+  auto q = shared.q();
+  auto k = shared.k();
+  auto v = shared.v();
   /// Hands an item, and its rows of Q if there is something to compute, to the warpgroups.
   const auto hand_over = [&](const Flash3Item& item, bool with_rows) {
     for (int group = 0; group < kShape.row_groups(); ++group) {
-      const int buffer = q.stage * kShape.row_groups() + group;
-      sm90::wait(shared.q_empty(buffer), q.empty_parity(), "a free Q buffer");
-      items[buffer] = item;
+      const auto of_group = q.of_ring(group);
+      of_group.wait_empty("a free Q buffer");
+      items[of_group.index()] = item;
       const int row = item.template first_query<kShape>(group);
       if (with_rows && row < args.band.seqlen_q) {
-        load_tile(shared.q(buffer), args.q, shared.q_full(buffer), kQTile, row, item.head, item.batch(args),
+        load_tile(of_group.buffer(), args.q, of_group.full(), kQTile, row, item.head, item.batch(args),
                   CacheHint::evict_first);
       } else {  // of rows beyond the matrix nothing is stored, whatever the buffer holds
-        sm90::arrive(shared.q_full(buffer));
+        sm90::arrive(of_group.full());
       }
     }
     q.advance();
@@ -70,17 +69,18 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
     if (item.block < 0) break;
     const TileRange range = item.template tiles<kShape>(args);
     const int batch = item.batch(args), kv_head = item.head / args.group_size;
+    const auto first_key = [&](int step) {
+      return scan_tile(args.scan, range, item.wave_parity(), step) * kShape.tile.block_n;
+    };
     const auto load_k = [&](int step) {
-      sm90::wait(shared.k_empty(k.stage), k.empty_parity(), "a free K buffer");
-      load_tile(shared.k(k.stage), args.k, shared.k_full(k.stage), kKvTile,
-                scan_tile(args.scan, range, item.wave_parity(), step) * kShape.tile.block_n, kv_head, batch,
+      k.wait_empty("a free K buffer");
+      load_tile(k.buffer(), args.k, k.full(), kKvTile, first_key(step), kv_head, batch,
                 CacheHint::evict_last);
       k.advance();
     };
     const auto load_v = [&](int step) {
-      sm90::wait(shared.v_empty(v.stage), v.empty_parity(), "a free V buffer");
-      load_tile(shared.v(v.stage), args.v, shared.v_full(v.stage), kKvTile,
-                scan_tile(args.scan, range, item.wave_parity(), step) * kShape.tile.block_n, kv_head, batch,
+      v.wait_empty("a free V buffer");
+      load_tile(v.buffer(), args.v, v.full(), kKvTile, first_key(step), kv_head, batch,
                 CacheHint::evict_last);
       v.advance();
     };

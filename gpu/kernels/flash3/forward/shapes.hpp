@@ -68,29 +68,22 @@ struct Flash3ForwardShape {
 
 /// Offsets from the start of a CTA's shared memory; the end of the layout is its size. [bytes]
 struct Flash3ForwardLayout {
-  int q = 0, k = 0, v = 0, out = 0;
-  int part = 0;   // where keys are split: O in fp32, maxima and sums of the second part, by thread
+  gpu::sm90::PipeLayout q, k, v;
+  gpu::sm90::PipeLayout
+      part;  // where keys are split: O in fp32, maxima and sums of the second part, by thread
+  int out = 0;
   int items = 0;  // 16 bytes a Q buffer, and for one ahead
-  int q_full = 0, q_empty = 0, k_full = 0, k_empty = 0, v_full = 0, v_empty = 0;  // barriers of 8 bytes
-  int part_full = 0, part_empty = 0;
   int end = 0;
 
   constexpr explicit Flash3ForwardLayout(const Flash3ForwardShape& shape) {
     gpu::sm90::SharedPieces shared;
-    q = shared.take(shape.q_buffers() * shape.q_tile().bytes());
-    k = shared.take(shape.kv_stages * shape.kv_tile().bytes());
-    v = shared.take(shape.kv_stages * shape.kv_tile().bytes());
+    q = shared.take_buffers(shape.q_stages, shape.q_tile().bytes(), shape.row_groups());
+    k = shared.take_buffers(shape.kv_stages, shape.kv_tile().bytes());
+    v = shared.take_buffers(shape.kv_stages, shape.kv_tile().bytes());
     out = shared.take(shape.output == Flash3Output::staged ? shape.warps() * shape.out_tile().bytes() : 0);
-    part = shared.take(shape.splits_keys ? 128 * 4 * (shape.head_dim / 2 + 4) : 0);
+    part = shared.take_buffers(1, shape.splits_keys ? 128 * 4 * (shape.head_dim / 2 + 4) : 0);
     items = shared.take(16 * (shape.q_buffers() + 1));
-    q_full = shared.take(8 * shape.q_buffers());
-    q_empty = shared.take(8 * shape.q_buffers());
-    k_full = shared.take(8 * shape.kv_stages);
-    k_empty = shared.take(8 * shape.kv_stages);
-    v_full = shared.take(8 * shape.kv_stages);
-    v_empty = shared.take(8 * shape.kv_stages);
-    part_full = shared.take(8);
-    part_empty = shared.take(8);
+    shared.take_barriers(q, k, v, part);
     end = shared.end;
   }
 };

@@ -3,6 +3,7 @@
 // accumulator_entry(): of two rows, every fourth pair of columns.
 #pragma once
 
+#include "gpu/primitives/common/score.cuh"
 #include "gpu/primitives/sm80/softmax_math.cuh"
 #include "gpu/primitives/sm90/fragments.hpp"
 #include "gpu/primitives/sm90/stage_accumulator.cuh"
@@ -46,7 +47,7 @@ struct Flash3ScaledRows {
     float chains[4] = {};
 #pragma unroll
     for (int i = 0; i < kScores; ++i) {
-      scores[i] = exp2_approx(fmaf(scores[i], exponent_scale, shift[i / 2 % 2]));
+      scores[i] = exp2_approx(score_exponent(scores[i], exponent_scale, shift[i / 2 % 2]));
       chains[i % 4] += scores[i];
     }
     tile_sum[0] = chains[0] + chains[1];
@@ -61,8 +62,8 @@ struct Flash3ScaledRows {
 #pragma unroll
     for (int i = 0; i < kScores; i += 2) {
       const int half = i / 2 % 2;
-      const float low = exp2_approx(fmaf(scores[i], exponent_scale, shift[half]));
-      const float high = exp2_approx(fmaf(scores[i + 1], exponent_scale, shift[half]));
+      const float low = exp2_approx(score_exponent(scores[i], exponent_scale, shift[half]));
+      const float high = exp2_approx(score_exponent(scores[i + 1], exponent_scale, shift[half]));
       chains[half][0] += low;
       chains[half][1] += high;
       probs[i / 2] = sm90::pack_pair<kType>(low, high);

@@ -6,14 +6,14 @@
 #include "gpu/kernels/flash3/forward/arguments.cuh"
 #include "gpu/kernels/flash3/forward/producer.cuh"
 #include "gpu/primitives/common/score.cuh"
-#include "gpu/primitives/sm90/mbarrier.cuh"
+#include "gpu/primitives/sm90/pipe.cuh"
 
 namespace tilescope::gpu::detail {
 
-template <Flash3ForwardShape kShape, bool kObserved>
+template <Flash3ForwardShape kShape>
 struct Flash3ForwardWalk {
   static constexpr int kBlockN = kShape.tile.block_n;
-  static constexpr bool kSplits = kShape.splits_keys && !kObserved, kSkips = kShape.skips && !kObserved;
+  static constexpr bool kSplits = kShape.splits_keys, kSkips = kShape.skips;
   static_assert(!kSkips || !kShape.ping_pong);
 
   const Flash3ForwardArguments& args;
@@ -21,8 +21,9 @@ struct Flash3ForwardWalk {
   const Flash3Item* items;
   int group, thread;  // of the warpgroup
   int row_group;      // of the 64 rows that it computes
-  sm90::RingPlace<kShape.q_stages> q{};
-  sm90::RingPlace<kShape.kv_stages> k{}, v{};
+  sm90::Pipe<Flash3Shared<kShape>::kLayout.q> q = shared.q(row_group);
+  sm90::Pipe<Flash3Shared<kShape>::kLayout.k> k = shared.k();
+  sm90::Pipe<Flash3Shared<kShape>::kLayout.v> v = shared.v();
   Flash3Item item{};
   TileRange range{};
   // Steps [full_begin, full_end) of the walk need no mask; this warpgroup's rows see those in [own_begin,
@@ -30,42 +31,28 @@ struct Flash3ForwardWalk {
   int full_begin = 0, full_end = 0, own_begin = 0, own_end = 0;
 
   __device__ __forceinline__ int lane() const { return thread % 32; }
-  // A warp arrives once it is done with a buffer: its WGMMAs have waited for it ...
-  __device__ __forceinline__ void release(std::uint32_t empty) {
-    if (lane() == 0) sm90::arrive(empty);
-  }
-
-  __device__ __forceinline__ int q_buffer() { return q.stage * kShape.row_groups() + row_group; }
-  __device__ __forceinline__ int first_query(const Flash3Item& of) {
+  __device__ __forceinline__ int first_query(const Flash3Item& of) const {
     return of.template first_query<kShape>(group);
   }
 
-  // ... and each of its lanes has read the item that came with Q.
-  __device__ __forceinline__ void release_q() {
-    sm90::arrive(shared.q_empty(q_buffer()));
-    q.advance();
-  }
-  __device__ __forceinline__ void release_k() {
-    release(shared.k_empty(k.stage));
-    k.advance();
-  }
-  __device__ __forceinline__ void release_v() {
-    release(shared.v_empty(v.stage));
-    v.advance();
-  }
+  // A warp gives a buffer back once it is done with it: its WGMMAs have waited for it, ...
+  __device__ __forceinline__ void release_k() { k.release(lane() == 0); }
+  __device__ __forceinline__ void release_v() { v.release(lane() == 0); }
+  // ... and, of Q, each of its lanes has read the item that came with it.
+  __device__ __forceinline__ void release_q() { q.release(); }
 
   __device__ __forceinline__ bool needs_mask(int step) { return step < full_begin || step >= full_end; }
   /// Gives back what this warpgroup does not need. It waits for it all the same: an arrival belongs to a
   /// phase.
   __device__ __forceinline__ void skip_k(int count) {
     for (int i = 0; i < count; ++i) {
-      sm90::wait(shared.k_full(k.stage), k.full_parity(), "a K that is skipped");
+      k.wait_full("a K that is skipped");
       release_k();
     }
   }
   __device__ __forceinline__ void skip_v(int count) {
     for (int i = 0; i < count; ++i) {
-      sm90::wait(shared.v_full(v.stage), v.full_parity(), "a V that is skipped");
+      v.wait_full("a V that is skipped");
       release_v();
     }
   }
@@ -77,8 +64,7 @@ struct Flash3ForwardWalk {
   }
   /// The steps that this warpgroup's rows see.
   __device__ __forceinline__ void look_at_own_rows(bool down) {
-    const TileRange own =
-        kv_tiles(args.band, {sm90::kWarpgroupRows, kBlockN}, first_query(item) / sm90::kWarpgroupRows);
+    const TileRange own = kv_tiles_of_warpgroup<kShape>(args, first_query(item));
     const int begin = max(own.begin, range.begin), end = min(own.end, range.end);
     const bool none = end <= begin || first_query(item) >= args.band.seqlen_q;
     own_begin = none ? 0 : down ? range.end - end : begin - range.begin;
@@ -86,13 +72,13 @@ struct Flash3ForwardWalk {
   }
   /// The item that came with Q. True: this warpgroup has something to compute of it.
   __device__ __forceinline__ bool look_at_item() {
-    sm90::wait(shared.q_full(q_buffer()), q.full_parity(), "Q");
-    item = items[q_buffer()];
+    q.wait_full("Q");
+    item = items[q.index()];
     if (item.block < 0) return false;
-    range = item.template tiles<kShape, kObserved>(args);
+    range = item.template tiles<kShape>(args);
     if (range.empty()) return false;
     // The mask gives scores their sign.
-    if (kObserved || args.score_sign < 0.0f) range.full_end = range.full_begin;
+    if (args.score_sign < 0.0f) range.full_end = range.full_begin;
     const bool down = scan_tile(args.scan, range, item.wave_parity(), 0) != range.begin;
     full_begin = down ? range.end - range.full_end : range.full_begin - range.begin;
     full_end = full_begin + range.full_end - range.full_begin;

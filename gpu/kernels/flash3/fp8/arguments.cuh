@@ -21,41 +21,18 @@ struct Flash3Fp8Arguments : Flash3ForwardArguments {
 
 namespace detail {
 
-/// Shared memory of a CTA, by address.
+/// Shared memory of a CTA, and its operands' pipes, which each thread sees from its own side.
 template <Flash3Fp8Shape kShape>
 struct Flash3Fp8Shared {
   static constexpr Flash3Fp8Layout kLayout{kShape};
   sm90::SharedAddress base;
 
-  using Address = std::uint32_t;
-  __device__ __forceinline__ Address at(int offset, int index, int bytes) const {
-    return base + offset + index * bytes;
-  }
-  // Q, item and barriers of a warpgroup: `buffer` is stage * consumers + warpgroup.
-  __device__ __forceinline__ Address q(int buffer) const {
-    return at(kLayout.q, buffer, kShape.q_tile().bytes());
-  }
-  __device__ __forceinline__ Address k(int stage) const {
-    return at(kLayout.k, stage, kShape.kv_tile().bytes());
-  }
-  __device__ __forceinline__ Address v(int stage) const {
-    return at(kLayout.v, stage, kShape.kv_tile().bytes());
-  }
-  __device__ __forceinline__ Address transposed(int stage) const {
-    return at(kLayout.transposed, stage, kShape.transposed_tile().bytes());
-  }
-  __device__ __forceinline__ Address q_full(int buffer) const { return at(kLayout.q_full, buffer, 8); }
-  __device__ __forceinline__ Address q_empty(int buffer) const { return at(kLayout.q_empty, buffer, 8); }
-  __device__ __forceinline__ Address k_full(int stage) const { return at(kLayout.k_full, stage, 8); }
-  __device__ __forceinline__ Address k_empty(int stage) const { return at(kLayout.k_empty, stage, 8); }
-  __device__ __forceinline__ Address v_full(int stage) const { return at(kLayout.v_full, stage, 8); }
-  __device__ __forceinline__ Address v_empty(int stage) const { return at(kLayout.v_empty, stage, 8); }
-  __device__ __forceinline__ Address transposed_full(int stage) const {
-    return at(kLayout.transposed_full, stage, 8);
-  }
-  __device__ __forceinline__ Address transposed_empty(int stage) const {
-    return at(kLayout.transposed_empty, stage, 8);
-  }
+  /// Q with its item, of each of the warpgroups.
+  __device__ __forceinline__ auto q(int group = 0) const { return sm90::Pipe<kLayout.q>(base, group); }
+  __device__ __forceinline__ auto k() const { return sm90::Pipe<kLayout.k>(base); }
+  /// As it was loaded, and as the WGMMAs take it.
+  __device__ __forceinline__ auto v() const { return sm90::Pipe<kLayout.v>(base); }
+  __device__ __forceinline__ auto transposed() const { return sm90::Pipe<kLayout.transposed>(base); }
 };
 
 }  // namespace detail

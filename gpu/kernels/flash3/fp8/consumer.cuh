@@ -5,20 +5,19 @@
 #pragma once
 
 #include "cpu_ref/primitives/score_constants.hpp"
+#include "gpu/kernels/flash3/forward/observed.cuh"
 #include "gpu/kernels/flash3/forward/store.cuh"
 #include "gpu/kernels/flash3/fp8/arguments.cuh"
 #include "gpu/kernels/flash3/fp8/softmax.cuh"
 #include "gpu/kernels/flash3/fp8/store.cuh"
 #include "gpu/primitives/common/step_clock.cuh"
-#include "gpu/primitives/sm90/mask.cuh"
 #include "gpu/primitives/sm90/named_barrier.cuh"
-#include "gpu/primitives/sm90/observe.cuh"
 #include "gpu/primitives/sm90/wgmma.cuh"
 
 namespace tilescope::gpu::detail {
 
 /// A warpgroup that computes 64 rows of each tile.
-/// @tparam kObserved  logs the tiles that it visits; every maximum is exact: see Flash3ForwardConsumer
+/// @tparam kObserved  logs the tiles that it visits, and what P of each row is relative to
 template <sm90::WgmmaType kType, Flash3Fp8Shape kShape, bool kObserved>
 struct Flash3Fp8Consumer {
   static constexpr int kBlockN = kShape.tile.block_n, kHeadDim = kShape.head_dim;
@@ -32,13 +31,15 @@ struct Flash3Fp8Consumer {
   Flash3Fp8Shared<kShape> shared;
   const Flash3Item* items;
   int group, thread;  // of the warpgroup
-  sm90::RingPlace<kShape.q_stages> q;
-  sm90::RingPlace<kShape.kv_stages> k, v;
+  using Shared = Flash3Fp8Shared<kShape>;
+  sm90::Pipe<Shared::kLayout.q> q;
+  sm90::Pipe<Shared::kLayout.k> k;
+  sm90::Pipe<Shared::kLayout.transposed> v;
   float scores[kScores];
   Probs probs;
   float out[kOutputs];
   float part[kTwoLevel ? kPartCols / 2 : 1];
-  Flash3ScaledRows<kFlash3Fp8Power<kType, !kObserved>> rows;
+  Flash3ScaledRows<kFlash3Fp8Power<kType>> rows;
   Flash3Item item{};
   TileRange range;
   int full_begin = 0, full_end = 0;  // the steps that need no mask
@@ -52,6 +53,9 @@ struct Flash3Fp8Consumer {
         items(items),
         group(group),
         thread(thread),
+        q(shared.q(group)),
+        k(shared.k()),
+        v(shared.transposed()),
         exponent_scale(args.exponent_scale),
         softmax_scale(args.softmax_scale) {}
 
@@ -69,24 +73,22 @@ struct Flash3Fp8Consumer {
     if constexpr (kShape.ping_pong)
       sm90::arrive_named(kFirstPingPong + (group + 1) % kShape.consumers(), 256);
   }
-  __device__ __forceinline__ void release(std::uint32_t empty) {
-    if (lane() == 0) sm90::arrive(empty);
-  }
 
-  __device__ __forceinline__ int q_buffer() { return q.stage * kShape.consumers() + group; }
-  __device__ __forceinline__ int first_query(const Flash3Item& of) {
+  __device__ __forceinline__ int first_query(const Flash3Item& of) const {
     return of.block * kShape.tile.block_m + sm90::kWarpgroupRows * group;
   }
+  /// Where its rows' maxima stand in the tile log.
+  __device__ __forceinline__ int first_row_of_log() const { return sm90::kWarpgroupRows * group; }
   __device__ __forceinline__ bool needs_mask(int step) { return step < full_begin || step >= full_end; }
-  __device__ __forceinline__ int n_block(int step) {
+  __device__ __forceinline__ int n_block(int step) const {
     return scan_tile(args.scan, range, item.wave_parity(), step);
   }
   __device__ __forceinline__ int batch_head(const Flash3Item& of) { return of.part * args.heads + of.head; }
 
   __device__ __forceinline__ void multiply_scores() {
     constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKTile = kShape.kv_tile();
-    const sm90::Operand left(kQTile, sm90::Major::k, shared.q(q_buffer()));
-    const sm90::Operand right(kKTile, sm90::Major::k, shared.k(k.stage));
+    const sm90::Operand left(kQTile, sm90::Major::k, q.buffer());
+    const sm90::Operand right(kKTile, sm90::Major::k, k.buffer());
 #pragma unroll
     for (int step = 0; step < kHeadDim / 32; ++step) {
       sm90::multiply<kBlockN, kType>(scores, left.at(k_step(kQTile, sm90::Major::k, step)),
@@ -99,7 +101,7 @@ struct Flash3Fp8Consumer {
     constexpr sm90::PanelTile kVTile = kShape.transposed_tile();
     constexpr int kCols = static_cast<int>(sizeof(sum) / sizeof(float)) * 2;
     const sm90::Operand right(kVTile, sm90::Major::k,
-                              shared.transposed(v.stage) + first * sm90::panel_row_bytes(kVTile.swizzle));
+                              v.buffer() + first * sm90::panel_row_bytes(kVTile.swizzle));
 #pragma unroll
     for (int step = 0; step < kBlockN / 32; ++step) {
       sm90::multiply<kCols, kType>(sum, probs + 4 * step, right.at(k_step(kVTile, sm90::Major::k, step)),
@@ -107,40 +109,15 @@ struct Flash3Fp8Consumer {
     }
     sm90::commit_wgmma();
   }
-  __device__ __forceinline__ void release_q() {
-    sm90::arrive(shared.q_empty(q_buffer()));
-    q.advance();
-  }
-  __device__ __forceinline__ void release_k() {
-    release(shared.k_empty(k.stage));
-    k.advance();
-  }
-  __device__ __forceinline__ void release_v() {
-    release(shared.transposed_empty(v.stage));
-    v.advance();
-  }
-
-  __device__ __forceinline__ void log_scores(int step) {
-    sm90::log_masked(TileLogEntry(args.log, step, item.part, item.head, item.block, n_block(step),
-                                  item.index(), group == 0 && thread == 0),
-                     &DeviceTileState::scores, scores, args.band.seqlen_q - first_query(item), thread);
-  }
-  __device__ __forceinline__ void log_softmax(int step, const Probs& made) {
-    const TileLogEntry entry(args.log, step, item.index());
-    const int rows_inside = args.band.seqlen_q - first_query(item);
-    sm90::log_rows(entry, rows.max, rows.sum, rows_inside, thread);
-    sm90::log_bytes<kType>(entry, &DeviceTileState::probs, made, rows_inside, thread);
-  }
-  __device__ __forceinline__ void log_output(const Flash3Item& of, int step) {
-    sm90::log_masked(TileLogEntry(args.log, step, of.index()), &DeviceTileState::accum, out,
-                     args.band.seqlen_q - first_query(of), thread);
-  }
+  __device__ __forceinline__ void release_q() { q.release(); }
+  __device__ __forceinline__ void release_k() { k.release(lane() == 0); }
+  __device__ __forceinline__ void release_v() { v.release(lane() == 0); }
 
   /// The next item with something to compute; the others' rows are 0. False: there are no more.
   __device__ __forceinline__ bool next_item() {
     for (;;) {
-      sm90::wait(shared.q_full(q_buffer()), q.full_parity(), "Q");
-      item = items[q_buffer()];
+      q.wait_full("Q");
+      item = items[q.index()];
       if (item.block < 0) return false;
       range = item.template tiles<kShape>(args);
       if (!range.empty()) break;
@@ -148,7 +125,7 @@ struct Flash3Fp8Consumer {
       store_empty_rows<sm90::WgmmaType::bf16>(args, item, first_query(item) + 16 * (here / 32), here % 32);
       release_q();
     }
-    if (kObserved || args.score_sign < 0.0f) range.full_end = range.full_begin;
+    if (args.score_sign < 0.0f) range.full_end = range.full_begin;
     const bool down = n_block(0) != range.begin;
     full_begin = down ? range.end - range.full_end : range.full_begin - range.begin;
     full_end = full_begin + range.full_end - range.full_begin;
@@ -170,14 +147,14 @@ struct Flash3Fp8Consumer {
     }
     if constexpr (careful) {
       if (needs_mask(step)) {
-        sm90::mask_scores(scores, args.score_sign, args.band, first_query(item), n_block(step) * kBlockN,
+        mask_rows<kShape>(scores, args.score_sign, args, first_query(item), n_block(step) * kBlockN,
                           thread_again());
-        if constexpr (kObserved) log_scores(step);
       }
       rows.raise_to(scores, exponent_scale, descale);
     } else {
       rows.factor[0] = rows.factor[1] = 1.0f;
     }
+    if constexpr (kObserved) log_scores(*this, step);
     float tile_sum[2];
     const bool at_end = exponentiate_to_bytes<kType>(rows, made, scores, scale, tile_sum);
     if constexpr (!careful) {
@@ -188,7 +165,7 @@ struct Flash3Fp8Consumer {
       }
     }
     rows.add(tile_sum);
-    if constexpr (kObserved) log_softmax(step, made);
+    if constexpr (kObserved) log_softmax<kType>(*this, step);
   }
 
   /// The two levels meet: O = O factor + part.
@@ -260,7 +237,7 @@ struct Flash3Fp8Consumer {
     for (int i = 0; i < kOutputs; ++i) out[i] = 0.0f;
   }
   __device__ __forceinline__ void begin_item() {
-    sm90::wait(shared.k_full(k.stage), k.full_parity(), "the first K");
+    k.wait_full("the first K");
     await_ping_pong();
     sm90::fence_wgmma();
     multiply_scores();
@@ -269,14 +246,13 @@ struct Flash3Fp8Consumer {
   }
   __device__ __forceinline__ void wait_for_step(int step) {
     if (group == 0 && thread == 0) note_step(args.clock, step, item.index());
-    sm90::wait_for_both(shared.transposed_full(v.stage), v.full_parity(), "V", shared.k_full(k.stage),
-                        k.full_parity(), "K");
+    sm90::wait_for_both(v.full(), v.place.full_parity(), "V", k.full(), k.place.full_parity(), "K");
   }
   __device__ __forceinline__ void compute_step(int step, auto careful) {
     wait_for_step(step);
     await_ping_pong();
     add_values(n_block(step - 1), item, std::true_type{});
-    if constexpr (kObserved) log_output(item, step - 1);
+    if constexpr (kObserved) log_output(*this, item, step - 1);
     wait_for_scores();
     release_k();
     softmax(step, careful, probs);
@@ -295,7 +271,7 @@ struct Flash3Fp8Consumer {
     softmax(step, careful, next);
     // A place where control flow meets, since it is long complete: ptxas would move the wait for P V above
     // the exponentials if the two stood in one block.
-    sm90::wait(shared.transposed_full(v.stage), v.full_parity(), "V, again");
+    v.wait_full("V, again");
     sm90::wait_for_wgmma<0>();
     release_v();
     // ptxas takes no definition of an operand while WGMMAs run: hence a copy, which it must not see
@@ -333,7 +309,7 @@ struct Flash3Fp8Consumer {
       for (int step = 1; step < range.count();) {
         if (needs_mask(step)) {
           compute(step++, std::true_type{});
-        } else if constexpr (!kObserved) {  // most are full: a loop without what the others need
+        } else {  // most are full: a loop without what the others need
           for (; step < full_end; ++step) compute(step, std::false_type{});
         }
       }
@@ -344,19 +320,19 @@ struct Flash3Fp8Consumer {
       const int last_step = range.count() - 1, last_block = n_block(last_step);
       const float done_scale = softmax_scale;
       if constexpr (kShape.q_stages > 1) more = next_item();
-      sm90::wait(shared.transposed_full(v.stage), v.full_parity(), "the last V");
+      v.wait_full("the last V");
       if (kShape.q_stages > 1 && more) {
-        sm90::wait(shared.k_full(k.stage), k.full_parity(), "the first K");
+        k.wait_full("the first K");
         await_ping_pong();
         add_values(last_block, done, std::true_type{});
-        if constexpr (kObserved) log_output(done, last_step);
+        if constexpr (kObserved) log_output(*this, done, last_step);
         finish(done, done_scale);
         wait_for_scores();
         first_softmax();
       } else {
         await_ping_pong();
         add_values(last_block, done, std::false_type{});
-        if constexpr (kObserved) log_output(done, last_step);
+        if constexpr (kObserved) log_output(*this, done, last_step);
         finish(done, done_scale);
         if constexpr (kShape.q_stages == 1) {
           more = next_item();

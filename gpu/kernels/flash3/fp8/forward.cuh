@@ -28,14 +28,12 @@ namespace detail {
 
 template <Flash3Fp8Shape kShape>
 __device__ __forceinline__ void init_fp8_barriers(Flash3Fp8Shared<kShape> shared, int* last) {
-  init_q_and_k_barriers<kShape>(shared, kShape.consumers());
-  for (int stage = 0; stage < kShape.kv_stages; ++stage) {
-    sm90::init_barrier(shared.transposed_full(stage), kShape.transposing_warps());
-    sm90::init_barrier(shared.transposed_empty(stage), kShape.warps());
-  }
+  init_q_and_k<kShape>(shared, kShape.consumers());
+  shared.transposed().init(kShape.transposing_warps(), kShape.warps());
+  const auto v = shared.v();
   for (int stage = 0; stage < kShape.raw_stages; ++stage) {
-    sm90::init_barrier(shared.v_full(stage), 1);
-    sm90::init_barrier(shared.v_empty(stage), kShape.transposing_warps());
+    sm90::init_barrier(v.full_at(stage), 1);
+    sm90::init_barrier(v.empty_at(stage), kShape.transposing_warps());
     last[stage] = 0;
   }
   sm90::fence_barrier_init();
@@ -72,7 +70,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     if (warp > 0) {
       detail::transpose(shared, last, warp - 1);
     } else if (threadIdx.x == 0) {
-      detail::end_transposing(shared, last, detail::produce<kShape>(args, shared, items));
+      detail::end_transposing(detail::produce<kShape>(args, shared, items), last);
     } else if (threadIdx.x == 31) {
       watchdog.watch(kShape.threads() - 128);
     }

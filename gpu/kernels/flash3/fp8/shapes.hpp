@@ -17,6 +17,8 @@ enum class Flash3Fp8Order : std::uint8_t {
   lag,     // behind it, beside the softmax of the next tile: for fast sums
 };
 
+inline constexpr int kFlash3E4m3Power = 5;  // a P of 1 is kept as 2^5 in e4m3
+
 /// Warpgroups that compute 64 rows each, and one that loads (a thread) and transposes V (three warps).
 struct Flash3Fp8Shape {
   TileShape tile{128, 128};
@@ -53,29 +55,20 @@ struct Flash3Fp8Shape {
 
 /// Offsets from the start of a CTA's shared memory; the end of the layout is its size. [bytes]
 struct Flash3Fp8Layout {
-  int q = 0, k = 0, v = 0, transposed = 0;
-  int items = 0;                                         // 16 bytes a Q buffer, and for one ahead
-  int last = 0;                                          // 4 bytes a V buffer: there are no more
-  int q_full = 0, q_empty = 0, k_full = 0, k_empty = 0;  // barriers of 8 bytes
-  int v_full = 0, v_empty = 0, transposed_full = 0, transposed_empty = 0;
+  gpu::sm90::PipeLayout q, k, v, transposed;
+  int items = 0;  // 16 bytes a Q buffer, and for one ahead
+  int last = 0;   // 4 bytes a V buffer: there are no more
   int end = 0;
 
   constexpr explicit Flash3Fp8Layout(const Flash3Fp8Shape& shape) {
     gpu::sm90::SharedPieces shared;
-    q = shared.take(shape.q_buffers() * shape.q_tile().bytes());
-    k = shared.take(shape.kv_stages * shape.kv_tile().bytes());
-    v = shared.take(shape.raw_stages * shape.kv_tile().bytes());
-    transposed = shared.take(shape.kv_stages * shape.transposed_tile().bytes());
+    q = shared.take_buffers(shape.q_stages, shape.q_tile().bytes(), shape.consumers());
+    k = shared.take_buffers(shape.kv_stages, shape.kv_tile().bytes());
+    v = shared.take_buffers(shape.raw_stages, shape.kv_tile().bytes());
+    transposed = shared.take_buffers(shape.kv_stages, shape.transposed_tile().bytes());
     items = shared.take(16 * (shape.q_buffers() + 1));
     last = shared.take((4 * shape.raw_stages + 7) / 8 * 8);
-    q_full = shared.take(8 * shape.q_buffers());
-    q_empty = shared.take(8 * shape.q_buffers());
-    k_full = shared.take(8 * shape.kv_stages);
-    k_empty = shared.take(8 * shape.kv_stages);
-    v_full = shared.take(8 * shape.raw_stages);
-    v_empty = shared.take(8 * shape.raw_stages);
-    transposed_full = shared.take(8 * shape.kv_stages);
-    transposed_empty = shared.take(8 * shape.kv_stages);
+    shared.take_barriers(q, k, v, transposed);
     end = shared.end;
   }
 };

@@ -17,10 +17,8 @@ namespace tilescope::gpu {
 ///
 /// The power of 2 that a P of 1 is kept as. e4m3 reaches 448 = 14 * 2^5 and loses everything below 2^-10,
 /// e5m2 has range enough.
-template <sm90::WgmmaType kType, bool kConditional>
-inline constexpr int kFlash3Fp8Power = kType == sm90::WgmmaType::e5m2 ? 0
-                                       : kConditional                 ? 5
-                                                                      : 8;
+template <sm90::WgmmaType kType>
+inline constexpr int kFlash3Fp8Power = kType == sm90::WgmmaType::e5m2 ? 0 : kFlash3E4m3Power;
 
 /// What is added to four bytes of P, which are not negative, so that the sign bit of one is set that is
 /// e4m3's largest number, 0x7E, or e5m2's 7, 0x47, or more. No sum carries into the next byte.
@@ -42,7 +40,7 @@ __device__ __forceinline__ bool exponentiate_to_bytes(const Rows& rows, std::uin
 #pragma unroll
     for (int byte = 0; byte < 4; ++byte) {
       const float score = scores[first + sm90::accumulator_of_byte(i % 4, byte)];
-      p[byte] = exp2_approx(fmaf(score, exponent_scale, rows.shift[half]));
+      p[byte] = exp2_approx(score_exponent(score, exponent_scale, rows.shift[half]));
       chains[half][byte % 2] += p[byte];
     }
     asm("mov.b32 %0, {%1, %2};"

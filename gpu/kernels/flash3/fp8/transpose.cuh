@@ -9,13 +9,12 @@
 
 namespace tilescope::gpu::detail {
 
-/// Tells the transposing warps that the tile at `place` never comes.
-template <Flash3Fp8Shape kShape>
-__device__ __forceinline__ void end_transposing(Flash3Fp8Shared<kShape> shared, volatile int* last,
-                                                const sm90::RingPlace<kShape.raw_stages>& place) {
-  sm90::wait(shared.v_empty(place.stage), place.empty_parity(), "the end of V");
-  last[place.stage] = 1;
-  sm90::arrive(shared.v_full(place.stage));
+/// Tells the transposing warps that the next tile never comes. @param v  the loading thread's side
+template <typename Pipe>
+__device__ __forceinline__ void end_transposing(const Pipe& v, volatile int* last) {
+  v.wait_empty("the end of V");
+  last[v.stage()] = 1;
+  sm90::arrive(v.full());
 }
 
 /// A warp's share of every tile of V.
@@ -24,26 +23,25 @@ __device__ __forceinline__ void transpose(Flash3Fp8Shared<kShape> shared, const 
                                           int warp) {
   constexpr sm90::PanelTile kSource = kShape.kv_tile(), kTarget = kShape.transposed_tile();
   constexpr int kAtOnce = kShape.producer_registers() < 40 ? 2 : 4;
-  sm90::RingPlace<kShape.raw_stages> raw;
-  sm90::RingPlace<kShape.kv_stages> done;
+  auto raw = shared.v();
+  auto done = shared.transposed();
   for (;;) {
-    sm90::wait(shared.v_full(raw.stage), raw.full_parity(), "a V to transpose");
+    raw.wait_full("a V to transpose");
     int lane;  // read anew for each tile: the addresses that come of it would take registers in between
     asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
     // Read by the lane that gives the buffer back: its own arrival is before the word is written.
-    if (__any_sync(0xFFFFFFFFu, lane == 0 && last[raw.stage] != 0)) return;
-    sm90::wait(shared.transposed_empty(done.stage), done.empty_parity(), "a free transposed V");
+    if (__any_sync(0xFFFFFFFFu, lane == 0 && last[raw.stage()] != 0)) return;
+    done.wait_empty("a free transposed V");
 #pragma unroll 1
     for (int strip = warp; strip < kShape.head_dim / 16; strip += kShape.transposing_warps()) {
-      sm90::transpose_strip<kSource, kTarget, kAtOnce>(shared.v(raw.stage), shared.transposed(done.stage),
-                                                       strip, lane);
+      sm90::transpose_strip<kSource, kTarget, kAtOnce>(raw.buffer(), done.buffer(), strip, lane);
     }
     // Its reads before the copy engine's next write, its writes before the WGMMAs' reads.
     sm90::fence_async_proxy();
     __syncwarp();
     if (lane == 0) {
-      sm90::arrive(shared.v_empty(raw.stage));
-      sm90::arrive(shared.transposed_full(done.stage));
+      sm90::arrive(raw.empty());
+      sm90::arrive(done.full());
     }
     raw.advance();
     done.advance();

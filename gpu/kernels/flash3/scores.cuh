@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// What gpu:flash3 asks about scores, each asked here alone, by all of its passes:
+//
+//   the band    seen_band(): which keys a query of a batch entry sees. Another mask enters here
+//   the tiles   Flash3Item::tiles(), kv_tiles_of_warpgroup(), q_tiles_seen(), kv_tiles_before(): which tiles
+//   that
+//               means; of these, TileRange::full() says which need no mask. A mask with several intervals
+//               gives several ranges
+//   the mask    mask_rows(), mask_columns(): scores in registers, queries as rows or as columns
+//   the score   score_exponent() (primitives/common/score.cuh): what P's exponent is. A modifier (soft cap, a
+//               bias) changes it there and the maximum with it: raise_to() of forward/softmax.cuh; backward,
+//               dS takes the derivative as a factor
+#pragma once
+
+#include "cpu_ref/schedule/tile_schedule.hpp"
+#include "gpu/primitives/common/computed_again.cuh"
+#include "gpu/primitives/common/score.cuh"
+#include "gpu/primitives/sm90/fragments.hpp"
+#include "gpu/primitives/sm90/mask.cuh"
+
+namespace tilescope::gpu {
+
+/// The keys that queries of a batch entry see. Where heads are packed its rows are those of all of a group.
+/// @param args  of either pass
+template <typename Arguments>
+__device__ __forceinline__ const VisibleBand& seen_band(const Arguments& args) {
+  return args.band;
+}
+/// The same by a query of one head: where packed heads are told apart.
+template <auto kShape, typename Arguments>
+__device__ __forceinline__ const VisibleBand& seen_band_of_head(const Arguments& args) {
+  if constexpr (kShape.packs_masked) {
+    return args.head_band;
+  } else {
+    return args.band;
+  }
+}
+
+/// The kv tiles that a warpgroup's 64 rows see; those of a q tile: Flash3Item::tiles().
+template <auto kShape, typename Arguments>
+__device__ __forceinline__ TileRange kv_tiles_of_warpgroup(const Arguments& args, int first_query) {
+  return kv_tiles(seen_band(args), {sm90::kWarpgroupRows, kShape.tile.block_n},
+                  first_query / sm90::kWarpgroupRows);
+}
+/// The q tiles that see keys of a kv tile.
+template <auto kShape, typename Arguments>
+__device__ __forceinline__ TileRange q_tiles_seen(const Arguments& args, int n_block) {
+  return q_tiles(seen_band(args), kShape.tile, n_block);
+}
+/// The kv tiles in front of one, of those that a q tile sees.
+template <auto kShape, typename Arguments>
+__device__ __forceinline__ int kv_tiles_before(const Arguments& args, int n_block, int m_block) {
+  return n_block - kv_tiles(seen_band(args), kShape.tile, m_block).begin;
+}
+
+/// Forward: gives a warpgroup's scores the scale's sign, and what its 64 queries do not see becomes -inf.
+template <auto kShape, int kScores, typename Arguments>
+__device__ __forceinline__ void mask_rows(float (&scores)[kScores], float score_sign, const Arguments& args,
+                                          int first_query, int first_key, int thread) {
+  sm90::mask_scores(scores, score_sign, seen_band_of_head<kShape>(args), first_query, first_key, thread,
+                    kMinusInfinity, kShape.packs_masked ? args.head_rows : 0);
+}
+
+/// Backward, whose exponent's scale has the sign: what makes an exponent of -inf.
+template <typename Arguments>
+__device__ __forceinline__ float masked_score(const Arguments& args) {
+  return args.exponent_scale < 0.0f ? -kMinusInfinity : kMinusInfinity;
+}
+/// Backward, queries as rows: what they do not see becomes masked_score().
+template <int kScores, typename Arguments>
+__device__ __forceinline__ void mask_rows_backward(float (&scores)[kScores], const Arguments& args,
+                                                   int first_query, int first_key, int thread) {
+  sm90::mask_scores(scores, 1.0f, seen_band(args), first_query, first_key, computed_again(thread),
+                    masked_score(args));
+}
+/// Backward, keys as rows and queries as columns: the same. `masked` is masked_score(). Where only keys
+/// beyond the matrix are to be masked, that takes a third of the instructions, but registers: tiles of 128
+/// queries have none left.
+template <auto kShape, int kScores, typename Arguments>
+__device__ __forceinline__ void mask_columns(float (&scores)[kScores], float masked, const Arguments& args,
+                                             int first_key, int first_query, int thread) {
+  constexpr int kBlockM = kShape.tile.block_m;
+  const VisibleBand& band = seen_band(args);
+  bool only_padding = false;
+  if constexpr (kBlockM < 128) {
+    const int last_key = min(band.seqlen_k, first_key + 64) - 1;
+    const int last_query = min(band.seqlen_q, first_query + kBlockM) - 1;
+    only_padding = band.first_query(last_key) <= first_query && band.last_query(first_key) >= last_query;
+  }
+  if (!only_padding) {
+    sm90::mask_transposed(scores, masked, band, first_key, first_query, computed_again(thread));
+    return;
+  }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int key = first_key + sm90::accumulator_entry(computed_again(thread), 2 * half).row;
+#pragma unroll
+    for (int i = 2 * half; i < kScores; i += 4) {
+      scores[i] = key < band.seqlen_k ? scores[i] : masked;
+      scores[i + 1] = key < band.seqlen_k ? scores[i + 1] : masked;
+    }
+  }
+}
+
+}  // namespace tilescope::gpu
