@@ -317,6 +317,31 @@ void add_descales(CaseList& list, TileShape tile) {
   }
 }
 
+/// Keys and values in fp8 beside wider queries, with descales of heads and without, in rows and in pages,
+/// split and packed.
+void add_fp8_keys(CaseList& list) {
+  constexpr Descale kRandom{Descale::From::random}, kData{Descale::From::data};
+  int turn = 0;
+  for (const ElementType dtype : {ElementType::bf16, ElementType::fp16, ElementType::fp32}) {
+    for (const Descales& descales : {Descales{}, Descales{.k = kRandom, .v = kRandom}, Descales{.k = kRandom},
+                                     Descales{.k = kData, .v = kData}}) {
+      VerifyCase c = list.several_tiles(kGroupings[turn % 3]);
+      c.direction = Direction::forward;
+      c.problem.batch = 3;
+      c.problem.dtype = dtype;
+      c.problem.kv_dtype = ElementType::fp8e4m3;
+      c.problem.descales = descales;
+      c.problem.seqlen_q = turn % 2 == 0 ? 1 : c.problem.seqlen_q;
+      if (turn % 3 == 1) c.problem.key_lengths = {c.problem.seqlen_k / 2, 0, c.problem.seqlen_k};
+      c.problem.page_size = turn % 2 == 1 ? 16 : 0;
+      c.pack_gqa = turn % 4 >= 2;
+      if (turn % 3 != 2) c.splits = {SplitPolicy::Kind::number, 2};
+      list.add(c, {.causal = turn % 3 == 0}, 1);
+      ++turn;
+    }
+  }
+}
+
 /// Masks beside bands, in every element type, with padding and dropout in turn.
 void add_masks(CaseList& list, TileShape tile) {
   int turn = 0;
@@ -386,6 +411,7 @@ std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_
   add_value_dims(list, tile);
   add_score_mods(list, tile, size);
   add_pages(list, tile);
+  add_fp8_keys(list);
   return list.take();
 }
 

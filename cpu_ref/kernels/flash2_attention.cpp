@@ -25,7 +25,7 @@ class Flash2Forward {
       : head_dim_(static_cast<int>(program.problem.head_dim)),
         value_dim_(static_cast<int>(program.problem.value_dim())),
         dtype_(program.problem.dtype),
-        sums_(program, program.problem.dtype == ElementType::bf16 && multiplies_bf16_pairs()),
+        sums_(program, program.problem.kv_type() == ElementType::bf16 && multiplies_bf16_pairs()),
         two_level_(program.fp8_sums == Fp8Sums::two_level),
         by_block_(program.problem.descaled_by_key_blocks()),
         scale_(program.problem),

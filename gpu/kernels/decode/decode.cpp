@@ -56,10 +56,15 @@ SplitPolicy splits_of(const AttentionProblem& problem, const ProgramOptions& uns
 }  // namespace
 
 ProgramOptions Decode::default_options(const AttentionProblem& problem) {
-  ProgramOptions options = ProgramOptions::with_tile(shape(problem.head_dim).tile());
+  ProgramOptions options = ProgramOptions::with_tile(shape(problem).tile());
   options.pack_gqa = problem.group_size() > 1 && !problem.descales.by_block();
-  options.splits = splits_of(problem, options, shape(problem.head_dim).ctas_per_sm());
+  options.splits = splits_of(problem, options, shape(problem).ctas_per_sm());
   return options;
+}
+
+std::optional<std::string> Decode::lack(const AttentionProblem& problem, const ProgramOptions&) {
+  if (!problem.descales.by_block()) return std::nullopt;
+  return "takes descales of heads alone: descale_block must be left out";
 }
 
 bool Decode::first_choice(const AttentionProblem& problem) {
@@ -68,7 +73,7 @@ bool Decode::first_choice(const AttentionProblem& problem) {
 
 LaunchShape Decode::launch_shape(const TileProgram& program) {
   if (program.name == PassName::combine) return {combine_threads_of(program.problem.head_dim), 0};
-  const DecodeShape forward = shape(program.problem.head_dim);
+  const DecodeShape forward = shape(program.problem);
   return {forward.threads(), forward.end(), forward.ctas_per_sm()};
 }
 
