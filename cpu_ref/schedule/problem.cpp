@@ -288,16 +288,14 @@ std::span<const Preset> presets() {
               p.key_lengths = {8192, 6150, 4403, 2900, 1777, 1024, 300, 57};
               p.page_size = 16;
             })},
-      {"serving-8-fp8",
-       "the same with a cache in fp8 e4m3, half the bytes, and scales of each sequence and key/value head",
-       with(layer({32, 8}, 8192, 128, false),
+      {"serving-32-fp8",
+       "32 sequences being decoded out of a cache in fp8 e4m3, in pages of 16 keys: a layer of Llama 3 8B",
+       with(layer({32, 8}, 4096, 128, false),
             [](P& p) {
-              p.batch = 8;
+              p.batch = 32;
               p.seqlen_q = 1;
-              p.key_lengths = {8192, 6150, 4403, 2900, 1777, 1024, 300, 57};
               p.page_size = 16;
               p.kv_dtype = ElementType::fp8e4m3;
-              p.descales.k = p.descales.v = {Descale::From::random};
             })},
       {"long-128k", "one long sequence: the K/V of a head exceed the L2",
        layer({16, 16}, 131072, 128, false, fp16)},

@@ -13,7 +13,8 @@ namespace tilescope::sm80 {
 /// accumulators are free of conflicts. Of rows of four chunks it is half the row's number modulo 4.
 template <int kCols>
 struct SharedTile {
-  static_assert(kCols % 64 == 0 || kCols == 32, "the swizzle permutes groups of eight 16-byte chunks, or four");
+  static_assert(kCols % 64 == 0 || kCols == 32,
+                "the swizzle permutes groups of eight 16-byte chunks, or four");
   static constexpr int kRowBytes = 2 * kCols;
   static constexpr int kChunks = kCols / 8;
 
