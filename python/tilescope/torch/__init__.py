@@ -179,20 +179,12 @@ def _four_dimensions(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def register_transformers(name: str = "tilescope") -> None:
-    """Offers `attention` to Hugging Face transformers as ``attn_implementation=name``."""
-    try:
-        from transformers import AttentionInterface
-    except ImportError:
-        from ..errors import MissingPackage
+    """Offers `attention` to Hugging Face transformers as ``attn_implementation=name``.
 
-        raise MissingPackage("transformers is missing: pip install transformers") from None
+    A sequence of a padded batch, or of those packed side by side whose ``position_ids`` begin anew, is computed alone;
+    what stands for padding is 0. Sliding windows are those of the model. What else a model asks for, a soft cap or a
+    sink, is refused by name, and so is a mask with a hole.
+    """
+    from .huggingface import register
 
-    def implementation(module, query, key, value, attention_mask=None, scaling=None, dropout=0.0, **options):
-        if attention_mask is not None:
-            raise bad_input("attention_mask", "a tensor", "must be None: pad nothing, or pack sequences of one length")
-        causal = options.get("is_causal")
-        causal = getattr(module, "is_causal", True) if causal is None else causal
-        out = attention(query, key, value, causal=causal and query.shape[2] > 1, scale=scaling, dropout=dropout)
-        return out.transpose(1, 2), None
-
-    AttentionInterface.register(name, implementation)
+    register(name, attention)
