@@ -28,7 +28,7 @@ CASES = [
     ("gpu:decode --splits 2 --heads 16 --pack-gqa off", 8, 400, 256, "bf16", "fwd", True),
     ("gpu:decode --splits 3 --heads 16", 1, 1000, 128, "bf16", "fwd", True, "--page-size 16"),
     ("gpu:decode --splits 2", 8, 700, 64, "fp16", "fwd", True, "--page-size 256"),
-    ("gpu:decode --splits 3 --heads 16", 1, 1000, 128, "bf16", "fwd", True, "--kv-dtype fp8e4m3"),
+    ("gpu:decode --splits 3 --heads 16", 1, 1000, 128, "bf16", "fwd", True, "--kv-dtype fp8e4m3 --descale-k random --descale-v 2"),
     ("gpu:decode --splits 2", 8, 700, 64, "fp16", "fwd", True, "--kv-dtype fp8e4m3 --page-size 16"),
     ("gpu:flash2-mma", 256, 200, 128, "bf16", "fwd", True, "--page-size 16"),
     ("gpu:flash2-mma", 128, 500, 64, "fp16", "fwd", True, "--causal --page-size 256"),

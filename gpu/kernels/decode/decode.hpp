@@ -35,14 +35,15 @@ struct DecodeShape {
   constexpr int stages() const { return head_dim <= 64 ? 4 : 3; }
 
   /// Shared memory, offsets in bytes: the stages; the warps' maxima and sums of rows, and the rows' maxima;
-  /// then the pages of the tiles to come (PagesAhead). Before the last stage is filled Q lies in it, and
-  /// behind the last tile the warps' parts of O in all.
+  /// then the pages of the tiles to come (PagesAhead), and the descales of fp8 keys and values. Before the
+  /// last stage is filled Q lies in it, and behind the last tile the warps' parts of O in all.
   constexpr int k(int stage) const { return stage * 2 * kv_bytes(); }
   constexpr int v(int stage) const { return k(stage) + kv_bytes(); }
   constexpr int q() const { return k(stages() - 1); }
   constexpr int rows() const { return k(stages()); }
   constexpr int pages() const { return rows() + 4 * kRows * (warps() + 1); }
-  constexpr int end() const { return pages() + 4 * 2 * (stages() - 1) * most_pages(); }
+  constexpr int descales() const { return pages() + 4 * 2 * (stages() - 1) * most_pages(); }
+  constexpr int end() const { return descales() + (fp8_keys ? 16 : 0); }
   /// Of a tile; 4 entries are loaded at once.
   constexpr int most_pages() const { return max_of(4, tile().block_n / static_cast<int>(kLeastPageSize)); }
   constexpr int part_row() const { return head_dim + kPartPadding; }

@@ -146,17 +146,20 @@ __device__ __forceinline__ void log_state(const TileLogEntry& entry, const Decod
   entry.add(&DeviceTileState::accum, inside_sum(state.out, rows.count, head_dim, lane));
 }
 
-/// What the stored keys and values of a head are multiplied by.
+/// What the stored keys and values of a head are multiplied by, in shared memory: loaded once a CTA, past L1.
+/// Of keys in the type of the products 1.
+template <bool kFp8Keys>
 struct KeyDescales {
-  float k, v;
+  float* of_k_and_v;
 
-  __device__ KeyDescales(const KernelArguments& args, int batch, int kv_head) {
-    const auto of = [&](const DeviceDescales& descales) {
-      return descales.data == nullptr ? 1.0f : descales.data[batch * args.heads_kv + kv_head];
-    };
-    k = of(args.descale_k);
-    v = of(args.descale_v);
+  __device__ __forceinline__ void load(const KernelArguments& args, const CtaWork& work, int thread) const {
+    if (!kFp8Keys || thread >= 2) return;
+    const DeviceDescales& descales = thread == 0 ? args.descale_k : args.descale_v;
+    of_k_and_v[thread] =
+        descales.data == nullptr ? 1.0f : __ldcg(descales.data + work.batch * args.heads_kv + work.kv_head);
   }
+  __device__ float k() const { return kFp8Keys ? of_k_and_v[0] : 1.0f; }
+  __device__ float v() const { return kFp8Keys ? of_k_and_v[1] : 1.0f; }
 };
 
 /// Sums the warps' parts and stores eight normalised columns of a row a thread, in fp32 where the keys are
@@ -165,7 +168,8 @@ template <ElementType kType, DecodeShape kShape>
 __device__ __forceinline__ void finish_tile(const KernelArguments& args, const DecodeArguments& decode,
                                             const DecodeRows& rows, const float* parts,
                                             const WarpRows<kShape.warps()>& sums, const float* maxima,
-                                            const KeyDescales& descales, int split, int thread) {
+                                            const KeyDescales<kShape.fp8_keys>& descales, int split,
+                                            int thread) {
   constexpr int kChunks = kShape.head_dim / 8;
   const bool partial = decode.splits.count > 1;
 #pragma unroll 1
@@ -179,7 +183,7 @@ __device__ __forceinline__ void finish_tile(const KernelArguments& args, const D
 #pragma unroll
       for (int e = 0; e < 8; ++e) x[e] += part[e];
     }
-    const float normaliser = descales.v * inverse_sum(sums.sum(row));
+    const float normaliser = descales.v() * inverse_sum(sums.sum(row));
 #pragma unroll
     for (float& value : x) value *= normaliser;
     if (partial) {
@@ -194,7 +198,7 @@ __device__ __forceinline__ void finish_tile(const KernelArguments& args, const D
   if (thread >= DecodeShape::kRows || !rows.has(thread)) return;
   *(partial ? rows.at(args[TensorName::lse_partial], decode, split, thread)
             : rows.at<float>(args[TensorName::lse], thread)) =
-      row_lse(maxima[thread], fabsf(args.softmax_scale) * descales.k, sums.sum(thread));
+      row_lse(maxima[thread], fabsf(args.softmax_scale) * descales.k(), sums.sum(thread));
 }
 
 /// Leaves what a warp has for finish_tile(). Nobody may still read tiles.
@@ -277,6 +281,8 @@ __global__ __launch_bounds__(
     commit_copies();
   };
 
+  const KeyDescales<kFp8Keys> descales{reinterpret_cast<float*>(shared + kShape.descales())};
+  descales.load(args, work, thread);
   DecodeState<kDBlocks> state;
   state.clear();
   Fragment q[kDBlocks] = {};
@@ -295,8 +301,7 @@ __global__ __launch_bounds__(
     __syncthreads();
     Products::load_queries(q, q_tile, lane);
   }
-  const KeyDescales descales(args, work.batch, work.kv_head);
-  const float scale = fmaxf(exponent_scale(args) * descales.k, kLeastExponentScale);
+  const float scale = fmaxf(exponent_scale(args) * descales.k(), kLeastExponentScale);
 
 #pragma unroll 1
   for (int step = 0; step < range.count(); ++step) {
