@@ -45,6 +45,7 @@ TileReplay::TileReplay(const TileProgram& program, const TensorSet& tensors, con
   scale_ = std::abs(program.problem.scale());
   sign_ = kernel_scale.sign;
   probs_factor_ = std::exp2(kernel_scale.softmax.log2_offset);
+  probs_type_ = probs_type(program.problem);
   if (is_forward(program.name)) {
     rows_.resize(q_.row_sums.size());
     begin_rows();

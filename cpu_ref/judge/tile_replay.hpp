@@ -86,9 +86,7 @@ class TileReplay {
     ExactSum derivative{1, 0};
   };
   Modified modified(const SlackProduct& score, double scale, std::int64_t query_row, std::int64_t key) const;
-  ExactSum rounded(double value, double slack) const {
-    return rounded_interval(program_->problem.dtype, value, slack);
-  }
+  ExactSum rounded(double value, double slack) const { return rounded_interval(probs_type_, value, slack); }
   void forward_row(std::int64_t query_row, std::int64_t first_key_row, const TileState& at, int i,
                    ExactTileState& state);
   /// exp(scale * (score - reference)) with the relative error that those of its argument make.
@@ -102,6 +100,7 @@ class TileReplay {
   const TensorSet* tensors_;
   double sum_error_;  // Arithmetic::sum_error()
   double scale_, sign_, probs_factor_;
+  ElementType probs_type_;  // of P, and of dS
   ExactScores scores_;
   Matrix q_, k_, v_, dout_, out_;
   std::vector<double> lse_;

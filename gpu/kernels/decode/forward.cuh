@@ -93,7 +93,8 @@ __device__ __forceinline__ void mask_rows(WarpAccumulator<1, kKeyBlocks>& s, con
 }
 
 /// One tile of the online softmax, between two barriers: the warps agree on the rows' maxima.
-template <int kWarps, int kKeyBlocks, int kDBlocks>
+/// @tparam kLog2Factor  P is kept 2^kLog2Factor times as large
+template <int kLog2Factor, int kWarps, int kKeyBlocks, int kDBlocks>
 __device__ __forceinline__ void shared_softmax_step(WarpAccumulator<1, kKeyBlocks>& s,
                                                     DecodeState<kDBlocks>& state,
                                                     const WarpRows<kWarps>& exchange, float scale, int warp,
@@ -109,8 +110,10 @@ __device__ __forceinline__ void shared_softmax_step(WarpAccumulator<1, kKeyBlock
     const float old_max = state.max[half];
     const float new_max = fmaxf(old_max, exchange.max(8 * half + (lane >> 2)));
     state.max[half] = new_max;
-    const float shift = exponent_shift(new_max, scale);
-    const float rescale = rescale_factor(old_max, scale, shift);
+    float shift = exponent_shift(new_max, scale);
+    if constexpr (kLog2Factor > 0) shift += kLog2Factor;
+    const float rescale = kLog2Factor > 0 ? exp2_approx(shift - (kLog2Factor - __fmul_rn(old_max, scale)))
+                                          : rescale_factor(old_max, scale, shift);
     state.sum[half] = fmaf(state.sum[half], rescale, exponentiate_half_row(s.tile[0], half, scale, shift));
     scale_half_row(state.out.tile[0], half, rescale);
   }
@@ -164,7 +167,7 @@ struct KeyDescales {
 
 /// Sums the warps' parts and stores eight normalised columns of a row a thread, in fp32 where the keys are
 /// split.
-template <ElementType kType, DecodeShape kShape>
+template <ElementType kType, DecodeShape kShape, int kLog2Factor>
 __device__ __forceinline__ void finish_tile(const KernelArguments& args, const DecodeArguments& decode,
                                             const DecodeRows& rows, const float* parts,
                                             const WarpRows<kShape.warps()>& sums, const float* maxima,
@@ -198,7 +201,8 @@ __device__ __forceinline__ void finish_tile(const KernelArguments& args, const D
   if (thread >= DecodeShape::kRows || !rows.has(thread)) return;
   *(partial ? rows.at(args[TensorName::lse_partial], decode, split, thread)
             : rows.at<float>(args[TensorName::lse], thread)) =
-      row_lse(maxima[thread], fabsf(args.softmax_scale) * descales.k(), sums.sum(thread));
+      row_lse(maxima[thread], fabsf(args.softmax_scale) * descales.k(),
+              exp2f(-kLog2Factor) * sums.sum(thread));
 }
 
 /// Leaves what a warp has for finish_tile(). Nobody may still read tiles.
@@ -263,13 +267,10 @@ __global__ __launch_bounds__(
       const int first_key = scan_tile(args.scan, range, work.wave_parity, step) * kTile.block_n;
       const int stage = step % kStages;
       if constexpr (kPaged) {
-        const auto load = [&](TensorName name, int offset) {
-          load_paged_tile<kTile.block_n, kThreads>(
-              Tile{base + offset}, Products::halves(args[name]), work.kv_head, pages.of_step(step, first_key),
-              args.kv_pages.log2_size, first_key, band.seqlen_k, Products::halves(args.head_dim), thread);
-        };
-        load(TensorName::k, kShape.k(stage));
-        load(TensorName::v, kShape.v(stage));
+        load_paged_tiles<kTile.block_n, kThreads>(
+            Tile{base + kShape.k(stage)}, Tile{base + kShape.v(stage)}, Products::halves(args[TensorName::k]),
+            Products::halves(args[TensorName::v]), work.kv_head, pages.of_step(step, first_key),
+            args.kv_pages.log2_size, first_key, band.seqlen_k, Products::halves(args.head_dim), thread);
         copy_pages(step + kAhead);
         return commit_copies();
       }
@@ -321,8 +322,8 @@ __global__ __launch_bounds__(
                              work.first_block, n_block);
     if (entry.open()) log_warp_scores(entry, args, band, rows, s, first_key, lane);
     mask_rows(s, args, SeenKeys(band, rows, lane), range.full(n_block), first_key, lane);
-    shared_softmax_step(s, state, exchange, scale, warp, lane);
-    if (entry.open()) entry.add(&DeviceTileState::probs, block_sum(s, rounded<kType>));
+    shared_softmax_step<Products::kLog2Factor>(s, state, exchange, scale, warp, lane);
+    if (entry.open()) entry.add(&DeviceTileState::probs, block_sum(s, rounded<Products::kProbs>));
     Products::multiply_values(state.out, s, Tile{base + kShape.v(stage)}, warp, lane);
     if (entry.open()) log_state(entry, state, rows, args.head_dim, warp, lane);
   }
@@ -333,7 +334,8 @@ __global__ __launch_bounds__(
   float* const maxima = exchange.values[kShape.warps()];
   leave_part<Products, kShape>(state, parts, exchange, maxima, warp, lane);
   __syncthreads();
-  finish_tile<kType, kShape>(args, decode, rows, parts, exchange, maxima, descales, work.split, thread);
+  finish_tile<kType, kShape, Products::kLog2Factor>(args, decode, rows, parts, exchange, maxima, descales,
+                                                    work.split, thread);
 }
 
 }  // namespace tilescope::sm80

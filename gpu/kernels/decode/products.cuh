@@ -13,6 +13,8 @@ namespace tilescope::sm80 {
 template <ElementType kType, int kHeadDim>
 struct SameTypeProducts {
   static constexpr int kKeyBlocks = 1, kDBlocks = kHeadDim / 16;  // a warp has 16 keys
+  static constexpr ElementType kProbs = kType;
+  static constexpr int kLog2Factor = 0;  // P is kept 2^ this times as large
   using Tile = SharedTile<kHeadDim>;
   using Scores = WarpAccumulator<1, kKeyBlocks>;
   using Out = WarpAccumulator<1, kDBlocks>;
@@ -66,11 +68,14 @@ __device__ __forceinline__ std::uint32_t widened(std::uint16_t pair) {
 /// K and V in fp8e4m3, two numbers in each 16 bits of a tile. A warp has 32 keys, a row of which each lane
 /// finds for ldmatrix; a lane then gets four neighbouring numbers of a key of K, and two by two of V. So the
 /// numbers of a product come in another order: of S's depth the same for Q and K, which changes no sum but
-/// its order; of O's columns one that leave_row() undoes.
+/// its order; of O's columns one that leave_row() undoes. P V is multiplied in fp16, beside bf16 queries too:
+/// what fp8 becomes in one instruction, where bf16 takes four.
 template <ElementType kType, int kHeadDim>
 struct Fp8Products {
   static constexpr int kKeyBlocks = 2, kDBlocks = kHeadDim / 16;
   static constexpr int kWarpKeys = 16 * kKeyBlocks;
+  static constexpr ElementType kProbs = ElementType::fp16;  // probs_type() and the factor of KernelScale
+  static constexpr int kLog2Factor = 15;
   using Tile = SharedTile<kHeadDim / 2>;
   using Scores = WarpAccumulator<1, kKeyBlocks>;
   using Out = WarpAccumulator<1, kDBlocks>;
@@ -112,7 +117,7 @@ struct Fp8Products {
     Fragment p[kKeyBlocks];
 #pragma unroll
     for (int k = 0; k < kKeyBlocks; ++k) {
-      p[k] = as_left_operand<kType>(probs.tile[0][2 * k], probs.tile[0][2 * k + 1]);
+      p[k] = as_left_operand<kProbs>(probs.tile[0][2 * k], probs.tile[0][2 * k + 1]);
     }
 #pragma unroll
     for (int j = 0; j < kDBlocks; ++j) {
@@ -121,11 +126,11 @@ struct Fp8Products {
       for (int k = 0; k < kKeyBlocks; ++k) {
         const std::uint32_t first = __byte_perm(values.x[2 * k], 0, kEvenThenOdd);
         const std::uint32_t second = __byte_perm(values.x[2 * k + 1], 0, kEvenThenOdd);
-        mma_m16n8k16<kType>(out.tile[0][2 * j], p[k], widened<kType>(static_cast<std::uint16_t>(first)),
-                            widened<kType>(static_cast<std::uint16_t>(second)));
-        mma_m16n8k16<kType>(out.tile[0][2 * j + 1], p[k],
-                            widened<kType>(static_cast<std::uint16_t>(first >> 16)),
-                            widened<kType>(static_cast<std::uint16_t>(second >> 16)));
+        mma_m16n8k16<kProbs>(out.tile[0][2 * j], p[k], widened<kProbs>(static_cast<std::uint16_t>(first)),
+                             widened<kProbs>(static_cast<std::uint16_t>(second)));
+        mma_m16n8k16<kProbs>(out.tile[0][2 * j + 1], p[k],
+                             widened<kProbs>(static_cast<std::uint16_t>(first >> 16)),
+                             widened<kProbs>(static_cast<std::uint16_t>(second >> 16)));
       }
     }
   }
