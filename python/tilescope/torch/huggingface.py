@@ -44,6 +44,8 @@ def register(name: str, attention: Callable[..., torch.Tensor]) -> None:
         for row, first, end, keys in spans:
             before = keys - query.shape[2]  # keys that stand before the first query
             asked = slice(max(0, first - before), end - before)
+            if attention_mask is not None and not causal:  # queries are of another sequence, or see all of theirs
+                asked = slice(0, query.shape[2] if first < end else 0)
             if asked.start < asked.stop:
                 row = slice(row, row + 1)
                 out[row, :, asked] = attend(query[row, :, asked], *(tensor[row, :, first:end] for tensor in (key, value)))

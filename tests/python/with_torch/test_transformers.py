@@ -68,6 +68,22 @@ def test_gradients_of_a_padded_batch():
         _check_close(actual, expected)
 
 
+def test_an_encoder_and_what_asks_it():
+    register_transformers()
+    config = transformers.BartConfig(
+        vocab_size=97, d_model=64, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, pad_token_id=0,
+        decoder_attention_heads=4, encoder_ffn_dim=96, decoder_ffn_dim=96, max_position_embeddings=128, dropout=0.0,
+    )  # fmt: skip
+    tokens, mask = _padded("right")
+    results = []
+    for implementation in ("eager", "tilescope"):
+        torch.manual_seed(3)
+        config._attn_implementation = implementation
+        model = transformers.BartForConditionalGeneration(config).eval()
+        results.append(model(tokens, attention_mask=mask, decoder_input_ids=tokens[:, :7].clamp(min=2)).logits)
+    _check_close(*results)
+
+
 def test_packed_sequences_are_each_alone():
     _, ours = _models()
     tokens, mask = _padded("right")
