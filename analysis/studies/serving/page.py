@@ -18,6 +18,7 @@ PAGE = FOLDER / "README.md"
 LEAST_OF_BEST, LEAST_OF_ANY, LEAST_OF_PAGES, MOST_OF_FIXED = 1.00, 0.92, 0.95, 1.05
 DRAWN = ("decode-drawn", "decode-drawn-2")
 DRAM_BYTES_PER_S = 4.25e12  # a copy's, as `ceilings` measured it on an H200
+MATRIX_FLOPS_PER_S = 787e12  # of bf16, likewise
 
 
 def runs(name):
@@ -71,6 +72,33 @@ def named():
                  ("pytorch:cudnn", "pytorch:flash2", "flashinfer:decode")]
         yield (f"| {called(problem)} | {1e6 * own:.1f} us | {kv_bytes(problem) / own / 1e12:.2f} | {' | '.join(times)} | "
                f"{min(peers.values()) / own:.2f} |")
+
+
+def roofline():
+    """Where decoding and the variants stand: FLOP a byte that must cross DRAM, and the share of the ceiling there."""
+    ridge = MATRIX_FLOPS_PER_S / DRAM_BYTES_PER_S
+    shares = {}
+    for name in ("decode-bench", "decode-fp8"):
+        for run in runs(name):
+            problem = run["problem"]
+            if run["kernel"] == "gpu:decode" and problem["seqlen_k"] * problem["batch"] >= 65536:
+                keys = sum(problem.get("key_lengths") or [problem["seqlen_k"]] * problem["batch"])
+                flops = 4 * keys * problem["heads"] * problem["head_dim"]
+                told = shares.setdefault((problem.get("kv_dtype", problem["dtype"]), flops / kv_bytes(problem)), [])
+                told.append(kv_bytes(problem) / seconds(run) / DRAM_BYTES_PER_S)
+    decoding = "; ".join(f"keys in {kind} {intensity:.0f} FLOP a byte, at {100 * min(s):.0f} to {100 * max(s):.0f} % of the memory's rate"
+                         for (kind, intensity), s in shares.items())
+    variants = []
+    for run in runs("variants-bench-fwd"):
+        problem = run["problem"]
+        if run["kernel"] == "gpu:flash2-mma":
+            flops = sum(p.get("executed_flops", 0) for p in run["passes"])
+            must = 2 * 4 * problem["batch"] * problem["heads"] * problem["seqlen_q"] * problem["head_dim"]
+            variants.append((flops / must, flops / seconds(run) / MATRIX_FLOPS_PER_S))
+    least, most = min(i for i, _ in variants), max(i for i, _ in variants)
+    return (f"- **On the roofline**, whose ridge is at {ridge:.0f} FLOP a byte of DRAM: decoding of long batches, {decoding}; masks and modifiers below, "
+            f"forward, {least:.0f} to {most:.0f} FLOP a byte, at {100 * min(s for _, s in variants):.0f} to "
+            f"{100 * max(s for _, s in variants):.0f} % of the tensor cores' rate: the first are bound by memory and the others by what they compute.")
 
 
 def without_kv_dtype(problem):
@@ -249,7 +277,7 @@ def make():
         "were chosen by an earlier run of draw 1, and by nothing of draw 2. The tables of batches are of a later run than draws, splits and pages, between which the "
         "pass that combines and the splits of few q tiles changed once more.",
         "",
-        *named(), "", *fp8_keys(), "", *drawn(), splits(), pages(), counted(), fp8_told(), "",
+        *named(), "", *fp8_keys(), "", *drawn(), splits(), pages(), counted(), fp8_told(), roofline(), "",
         "B2 H16 N8192 D128 bf16; TFLOP/s are of whole visited tiles. Time in proportion to them within 5 %, modifiers for at most 3 % and the "
         "soft cap for 10 % were wanted: one instance for every mask and modifier, on narrower tiles, does not give that.",
         "",
