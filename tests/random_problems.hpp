@@ -46,6 +46,14 @@ class ProblemGenerator {
     p.seed = static_cast<std::uint64_t>(between(0, 1 << 30));
     return p;
   }
+  /// The same with keys and values in fp8 beside wider queries, and descales of heads.
+  AttentionProblem with_fp8_keys(AttentionProblem p) {
+    p.kv_dtype = ElementType::fp8e4m3;
+    if (is_fp8(p.dtype)) p.dtype = ElementType::bf16;
+    if (chance(0.5)) p.descales.k = {Descale::From::random};
+    if (chance(0.5)) p.descales.v = {Descale::From::random};
+    return p;
+  }
   /// The same with a mask beside the band. Lengths of queries follow those of keys where it asks for it.
   AttentionProblem masked(AttentionProblem p) {
     const auto keys = static_cast<int>(p.seqlen_k);

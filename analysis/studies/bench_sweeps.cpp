@@ -76,6 +76,12 @@ std::vector<AttentionProblem> decode_problems() {
   return problems;
 }
 
+/// The same batches with keys and values in fp8.
+std::vector<AttentionProblem> with_fp8_keys(std::vector<AttentionProblem> problems) {
+  for (AttentionProblem& problem : problems) problem.kv_dtype = ElementType::fp8e4m3;
+  return problems;
+}
+
 /// Lists of blocks of 128 rows that leave a quarter of a long causal mask: a block sees itself, the three
 /// before it and every eighth.
 MaskRule listed_blocks(std::int64_t seqlen) {
@@ -201,6 +207,15 @@ std::span<const BenchSweep> bench_sweeps() {
        [] { return drawn_decode_problems(0, kDrawnProblems); },
        {"gpu:decode"},
        drawn_decode_problems},
+      {"decode-fp8",
+       "as decode, with keys and values in fp8 e4m3",
+       [] { return with_fp8_keys(decode_problems()); },
+       {"gpu:decode"}},
+      {"drawn-decode-fp8",
+       "as drawn-decode, with keys and values in fp8 e4m3",
+       [] { return with_fp8_keys(drawn_decode_problems(0, kDrawnProblems)); },
+       {"gpu:decode"},
+       [](std::uint64_t seed, int count) { return with_fp8_keys(drawn_decode_problems(seed, count)); }},
       {"variants",
        "one problem plain, under each mask and with each score modifier: B2 H16, N = 8192, D 128, bf16",
        variant_problems,

@@ -51,6 +51,7 @@ TileReplay::TileReplay(const TileProgram& program, const TensorSet& tensors, con
   if (program.problem.dtype == ElementType::fp8e4m3 && arithmetic.e4m3_prob_log2) {
     probs_factor_ = std::exp2(*arithmetic.e4m3_prob_log2);
   }
+  probs_type_ = probs_type(program.problem);
   if (is_forward(program.name)) {
     rows_.resize(kMostKeyParts * q_.row_sums.size());
     begin_rows();

@@ -91,9 +91,7 @@ class TileReplay {
     ExactSum derivative{1, 0};
   };
   Modified modified(const SlackProduct& score, double scale, std::int64_t query_row, std::int64_t key) const;
-  ExactSum rounded(double value, double slack) const {
-    return rounded_interval(program_->problem.dtype, value, slack);
-  }
+  ExactSum rounded(double value, double slack) const { return rounded_interval(probs_type_, value, slack); }
   /// @param part, parts  of the tile's keys: each has maxima and sums of its own
   void forward_row(std::int64_t query_row, std::int64_t first_key_row, const TileState& at, int i, int part,
                    int parts, ExactTileState& state);
@@ -111,6 +109,7 @@ class TileReplay {
   double sum_error_;  // Arithmetic::sum_error()
   double scale_, sign_, probs_factor_;
   double largest_kept_prob_;  // Arithmetic::largest_kept_prob()
+  ElementType probs_type_;  // of P, and of dS
   ExactScores scores_;
   Matrix q_, k_, v_, dout_, out_;
   std::vector<double> lse_;

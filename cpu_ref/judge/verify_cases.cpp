@@ -317,6 +317,28 @@ void add_descales(CaseList& list, TileShape tile) {
   }
 }
 
+/// Keys and values in fp8 beside wider queries, with descales of heads and without, in rows and in pages,
+/// split and packed.
+void add_fp8_keys(CaseList& list) {
+  constexpr Descale kRandom{Descale::From::random}, kData{Descale::From::data};
+  const Descales all[] = {{}, {.k = kRandom, .v = kRandom}, {.k = kRandom}, {.k = kData, .v = kData}};
+  constexpr ElementType kTypes[] = {ElementType::bf16, ElementType::fp16, ElementType::fp32};
+  for (int turn = 0; turn < 6; ++turn) {
+    VerifyCase c = list.several_tiles(kGroupings[turn % 3]);
+    c.direction = Direction::forward;
+    c.problem.batch = 3;
+    c.problem.dtype = kTypes[turn / 2];
+    c.problem.kv_dtype = ElementType::fp8e4m3;
+    c.problem.descales = all[turn % 4];
+    c.problem.seqlen_q = turn % 2 == 0 ? 1 : c.problem.seqlen_q;
+    if (turn % 3 == 1) c.problem.key_lengths = {c.problem.seqlen_k / 2, 0, c.problem.seqlen_k};
+    c.problem.page_size = turn % 2 == 1 ? 16 : 0;
+    c.pack_gqa = turn % 4 >= 2;
+    if (turn % 3 != 2) c.splits = {SplitPolicy::Kind::number, 2};
+    list.add(c, {.causal = turn % 3 == 0}, 1);
+  }
+}
+
 /// Masks beside bands, in every element type, with padding and dropout in turn.
 void add_masks(CaseList& list, TileShape tile) {
   int turn = 0;
@@ -386,6 +408,7 @@ std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_
   add_value_dims(list, tile);
   add_score_mods(list, tile, size);
   add_pages(list, tile);
+  add_fp8_keys(list);
   return list.take();
 }
 

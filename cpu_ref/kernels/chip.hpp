@@ -19,6 +19,9 @@ inline constexpr Chip kSm80{80, 163 * 1024}, kSm86{86, 99 * 1024}, kSm87{87, 163
     kSm89{89, 99 * 1024}, kSm90{90, 227 * 1024};
 inline constexpr Chip kChips[] = {kSm80, kSm86, kSm87, kSm89, kSm90};
 
+/// The first compute capability that converts fp8 (PTX ISA, cvt with .e4m3x2).
+inline constexpr int kFirstWithFp8 = 89;
+
 /// The compute capabilities that a kernel's instructions exist on, first and last.
 struct ChipRange {
   int first = 80;

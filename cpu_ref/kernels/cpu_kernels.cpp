@@ -14,7 +14,7 @@ constexpr FeatureSet kBackwardFeatures{Feature::fp32,      Feature::fp16,       
                                        Feature::dropout,   Feature::signed_scale, Feature::key_padding,
                                        Feature::mask_rules};
 Capabilities capabilities_of(Algorithm algorithm) {
-  FeatureSet forward = kBackwardFeatures | kNarrowTypes | FeatureSet{Feature::paged_keys},
+  FeatureSet forward = kBackwardFeatures | kNarrowTypes | FeatureSet{Feature::paged_keys, Feature::fp8_keys},
              backward = kBackwardFeatures;
   if (algorithm != Algorithm::flash1) {
     forward = forward | score_mod_features() | FeatureSet{Feature::value_dim, Feature::descales};

@@ -31,6 +31,7 @@ constexpr FeatureName kFeatures[kNumFeatures] = {
     {"masks", "has no mask beside causal, windows and padding: mask must be left out"},
     {"value dim", "has values with the columns of keys alone: head_dim_v must be left out"},
     {"pages", "reads no keys and values in pages: page_size must be left out"},
+    {"fp8 keys", "has keys and values of the queries' type alone: kv_dtype must be left out"},
     {"softcap", "has no soft cap: softcap must be left out"},
     {"alibi", "has no ALiBi: alibi must be left out"},
     {"learned sink", "has no learned sink: learned_sink must be left out"},
@@ -51,10 +52,10 @@ std::optional<std::string> missing_head_dim(const Capabilities& can, const Atten
   if (!can.head_dims.empty() && head_dim > can.head_dims.back()) {
     return "computes head_dim " + std::to_string(can.head_dims.back()) + " and below" + asked;
   }
-  const int multiple = can.head_dim_multiple(problem.dtype);
+  const int multiple = can.head_dim_multiple(problem.kv_type());
   if (head_dim % multiple == 0) return std::nullopt;
   return "computes multiples of " + std::to_string(multiple) + " as head_dim" +
-         (is_fp8(problem.dtype) ? " of " + std::string(to_string(problem.dtype)) : "") + asked;
+         (is_fp8(problem.kv_type()) ? " of " + std::string(to_string(problem.kv_type())) : "") + asked;
 }
 
 }  // namespace
@@ -90,8 +91,8 @@ FeatureSet required_features(const AttentionProblem& problem) {
   // Every field of a problem by its name: with a new one this does not compile until somebody has said here
   // what it asks of a kernel.
   const auto& [batch, heads, heads_kv, seqlen_q, seqlen_k, head_dim, dtype, causal, window_left, window_right,
-               softmax_scale, dropout, seed, key_lengths, descales, mask, score_mods, head_dim_v, page_size] =
-      problem;
+               softmax_scale, dropout, seed, key_lengths, descales, mask, score_mods, head_dim_v, page_size,
+               kv_dtype] = problem;
   FeatureSet needs{feature_of(dtype)};
   if (causal) needs = needs | FeatureSet{Feature::causal};
   if (window_left >= 0 || window_right >= 0) needs = needs | FeatureSet{Feature::window};
@@ -103,6 +104,7 @@ FeatureSet required_features(const AttentionProblem& problem) {
   if (softmax_scale && !(*softmax_scale > 0)) needs = needs | FeatureSet{Feature::signed_scale};
   if (head_dim_v != 0 && head_dim_v != head_dim) needs = needs | FeatureSet{Feature::value_dim};
   if (page_size > 0) needs = needs | FeatureSet{Feature::paged_keys};
+  if (kv_dtype) needs = needs | FeatureSet{Feature::fp8_keys};
   const ScoreMods& mods = score_mods;
   return needs | score_mods_where([&mods](const ScoreModRow& row) { return row.get(mods) != 0; });
 }

@@ -31,7 +31,7 @@ class Flash1Forward {
  public:
   explicit Flash1Forward(const TileProgram& program)
       : head_dim_(static_cast<int>(program.problem.head_dim)),
-        dtype_(program.problem.dtype),
+        probs_type_(probs_type(program.problem)),
         running_out_(program.init[0].tensor),
         scale_(program.problem),
         dropout_(program.problem.seed, program.problem.dropout),
@@ -100,7 +100,7 @@ class Flash1Forward {
       dropout_factors(place, dropout_, factors_);
       multiply_values(probs_.data(), factors_.data(), place.queries * probs_.stride());
     }
-    round_to(dtype_, probs_.data(), place.queries * probs_.stride());
+    round_to(probs_type_, probs_.data(), place.queries * probs_.stride());
     tile_matmul(probs_.by_rows(), v_view_, product_, place.queries, head_dim_, place.keys, Accumulate::no);
     for (int i = 0; i < place.queries; ++i) merge_row(i);
 
@@ -134,7 +134,7 @@ class Flash1Forward {
   }
 
   int head_dim_;
-  ElementType dtype_;
+  ElementType probs_type_;
   TensorName running_out_;  // out, or out_accum where out is too narrow to be read back
   KernelScale scale_;
   DropoutMask dropout_;

@@ -24,8 +24,8 @@ class Flash2Forward {
   explicit Flash2Forward(const TileProgram& program)
       : head_dim_(static_cast<int>(program.problem.head_dim)),
         value_dim_(static_cast<int>(program.problem.value_dim())),
-        dtype_(program.problem.dtype),
-        sums_(program, program.problem.dtype == ElementType::bf16 && multiplies_bf16_pairs()),
+        probs_type_(probs_type(program.problem)),
+        sums_(program, program.problem.kv_type() == ElementType::bf16 && multiplies_bf16_pairs()),
         two_level_(program.fp8_sums == Fp8Sums::two_level),
         by_block_(program.problem.descaled_by_key_blocks()),
         scale_(program.problem),
@@ -92,7 +92,7 @@ class Flash2Forward {
       multiply_values(probs_.data(), factors_.data(), place.keys * probs_.stride());
     }
     if (!pairs || state) {
-      round_to(dtype_, probs_.data(), place.keys * probs_.stride());
+      round_to(probs_type_, probs_.data(), place.keys * probs_.stride());
     }
     if (pairs) pair_rounded_rows(probs_, place.keys, place.queries, prob_pairs_);
     const Tile& probs = pairs ? prob_pairs_ : probs_;
@@ -144,7 +144,7 @@ class Flash2Forward {
   }
 
   int head_dim_, value_dim_;
-  ElementType dtype_;
+  ElementType probs_type_;
   ProductSums sums_;
   bool two_level_, by_block_;
   float descale_ = 1.0f;  // of Q's tile, times that of its keys where all have one

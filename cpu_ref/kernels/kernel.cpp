@@ -189,6 +189,11 @@ std::optional<std::string> Kernel::chip_lack(const Chip& chip, const AttentionPr
                                       : " ... " + capability_text(chips.last)) +
            ", this device has " + capability_text(chip.compute_capability);
   }
+  if (is_fp8(problem.kv_type()) && chip.compute_capability < kFirstWithFp8) {
+    return "needs compute capability " + capability_text(kFirstWithFp8) + " or newer for " +
+           std::string(to_string(problem.kv_type())) + ", this device has " +
+           capability_text(chip.compute_capability);
+  }
   for (const TileProgram& program : programs(direction, problem, options)) {
     const std::int64_t bytes = launch_shape(program, chip).shared_bytes;
     if (bytes <= chip.shared_bytes_per_cta) continue;

@@ -23,7 +23,7 @@ float largest_number(ElementType type) {
 
 /// The largest finite magnitude of each block, over the largest number of the type; 1 for a block of zeros.
 void take_from(const Tensor& values, TensorSet& tensors, TensorName of) {
-  const float most = largest_number(tensors.problem().dtype);
+  const float most = largest_number(tensor_extent(tensors.problem(), of).dtype);
   const Shape& shape = values.shape();
   Tensor& descales = tensors.descales(of);
   std::fill_n(descales.floats(), descales.shape().elements(), 0.0f);
@@ -80,7 +80,7 @@ void store_input(TensorSet& tensors, TensorName name, const Tensor& values) {
   const Descale::From from = descale_of(problem, name).from;
   if (from != Descale::From::data) {
     if (from != Descale::From::given) tensors.descales(name) = make_descales(problem, name);
-    tensors[name] = values.as(problem.dtype);
+    tensors[name] = values.as(tensor_extent(problem, name).dtype);
     return;
   }
   tensors.descales(name) = Tensor(descale_shape(problem, name), ElementType::fp32);

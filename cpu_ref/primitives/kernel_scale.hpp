@@ -14,6 +14,12 @@
 
 namespace tilescope {
 
+/// What P is rounded to before it is multiplied by V: the element type; beside values in fp8 fp16 in place of
+/// bf16. It holds their numbers too, P more exactly, and a GPU makes it of fp8 in one instruction.
+inline ElementType probs_type(const AttentionProblem& problem) {
+  return problem.kv_dtype && problem.dtype == ElementType::bf16 ? ElementType::fp16 : problem.dtype;
+}
+
 struct KernelScale {
   float signed_scale;    // of dQ and dK
   float magnitude;       // of m in lse = m * magnitude + ln(row_sum)
@@ -30,8 +36,11 @@ struct KernelScale {
     softmax.log2 = exponent_scale(std::fabs(scale));
     // P lies in [0, 1], e4m3 reaches 448 and loses everything below 2^-10: FlashAttention-3's offset of 8
     // uses the range above 1, as far as dropout's keep_scale leaves it free.
-    if (problem.dtype == ElementType::fp8e4m3) {
-      softmax.log2_offset = static_cast<float>(std::floor(std::log2(448.0 * (1.0 - problem.dropout))));
+    // Beside values in fp8 so does fp16, which reaches 65504: of bf16, in its place, small P would be lost.
+    const bool fp16_probs = problem.kv_dtype && probs_type(problem) == ElementType::fp16;
+    if (problem.dtype == ElementType::fp8e4m3 || fp16_probs) {
+      const double most = fp16_probs ? 65504.0 : 448.0;
+      softmax.log2_offset = static_cast<float>(std::floor(std::log2(most * (1.0 - problem.dropout))));
     }
     probs_factor = std::exp2(softmax.log2_offset);
   }

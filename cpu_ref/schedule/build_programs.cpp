@@ -208,12 +208,19 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
   return {delta_pass, dkdv, dq_pass};
 }
 
-/// The words by which CTAs of the pass agree, and those that say where keys and values lie.
+/// The words by which CTAs of the pass agree, and those that say where keys and values lie and what those in
+/// fp8 beside wider queries are multiplied by, a number each.
 void set_words(TileProgram& program) {
   program.words.pass = page_words(program);
   if (program.work_counter) {  // each CTA, a block's, asks it once; the last one clears it
     program.words.cta = {1, 1};
     program.words.pass = program.words.pass + WordAccesses{.stored = 1};
+  }
+  if (const AttentionProblem& problem = program.problem;
+      problem.kv_dtype && program.name == PassName::forward) {
+    for (const Descale& descale : {problem.descales.k, problem.descales.v}) {
+      if (descale != Descale{}) program.words.cta = program.words.cta + WordAccesses{1, 0};
+    }
   }
   if (program.dq_start == DqStart::cleared) return;
   if (program.name == PassName::delta)

@@ -80,15 +80,29 @@ std::int64_t AttentionProblem::visible_pairs() const {
 
 namespace {
 
+/// @throws BadInput unless keys and values are of the queries' type, or narrower
+void validate_kv_dtype(const AttentionProblem& p) {
+  if (!p.kv_dtype) return;
+  const std::string type(to_string(*p.kv_dtype));
+  if (*p.kv_dtype != ElementType::fp8e4m3) {
+    throw BadInput("kv_dtype", type, "must be fp8e4m3, or left out: keys and values are then of dtype");
+  }
+  if (is_fp8(p.dtype)) {
+    throw BadInput("kv_dtype", type,
+                   "must be left out: queries are of " + std::string(to_string(p.dtype)) + " themselves");
+  }
+}
+
 /// @throws BadInput naming the first descale that cannot be
 void validate_descales(const AttentionProblem& p) {
-  for (const auto& [field, descale] :
-       {std::pair{"descale_q", p.descales.q}, {"descale_k", p.descales.k}, {"descale_v", p.descales.v}}) {
+  for (const auto& [field, descale, type] : {std::tuple{"descale_q", p.descales.q, p.dtype},
+                                             {"descale_k", p.descales.k, p.kv_type()},
+                                             {"descale_v", p.descales.v, p.kv_type()}}) {
     if (descale == Descale{}) continue;
     parse_descale(field, to_string(descale));
-    if (!is_fp8(p.dtype)) {
+    if (!is_fp8(type)) {
       throw BadInput(field, to_string(descale),
-                     "must be left out: descales are of fp8, not of " + std::string(to_string(p.dtype)));
+                     "must be left out: descales are of fp8, not of " + std::string(to_string(type)));
     }
   }
   if (!p.descales.by_block()) return;
@@ -145,6 +159,7 @@ void validate(const AttentionProblem& p) {
       "page_size", p.page_size,
       "must be a power of 2 in " + std::to_string(kLeastPageSize) + " ... " + std::to_string(kMaxPageSize));
   if (p.mask.any()) mask_model(p.mask.kind).validate(p);
+  validate_kv_dtype(p);
   validate_descales(p);
   // batch * heads must fit a grid, and the largest tensor, fp32 of (B, H, Nq, Nk), the byte counters.
   std::int64_t batch_heads, bytes;
@@ -176,6 +191,7 @@ std::string describe(const AttentionProblem& p) {
   text << " D" << p.head_dim;
   if (p.value_dim() != p.head_dim) text << "/" << p.value_dim();
   text << " " << to_string(p.dtype);
+  if (p.kv_dtype) text << " kv " << to_string(*p.kv_dtype);
   if (p.causal) text << " causal";
   if (p.windowed()) text << " window(" << p.window_left << "," << p.window_right << ")";
   if (p.mask.any()) text << " mask " << describe(p.mask);
@@ -271,6 +287,15 @@ std::span<const Preset> presets() {
               p.seqlen_q = 1;
               p.key_lengths = {8192, 6150, 4403, 2900, 1777, 1024, 300, 57};
               p.page_size = 16;
+            })},
+      {"serving-32-fp8",
+       "32 sequences being decoded out of a cache in fp8 e4m3, in pages of 16 keys: a layer of Llama 3 8B",
+       with(layer({32, 8}, 4096, 128, false),
+            [](P& p) {
+              p.batch = 32;
+              p.seqlen_q = 1;
+              p.page_size = 16;
+              p.kv_dtype = ElementType::fp8e4m3;
             })},
       {"long-128k", "one long sequence: the K/V of a head exceed the L2",
        layer({16, 16}, 131072, 128, false, fp16)},

@@ -62,7 +62,8 @@ constexpr Products products_of(Direction direction) {
 /// of K and V hold is never read. The diagonal stays where it is without them. A row with no visible key
 /// gives O = 0, LSE = -inf (with a learned sink, the sink) and zero gradients. Query head h reads key/value
 /// head h / (heads / heads_kv).
-/// Q, K and V are the stored tensors times their descales.
+/// Q, K and V are the stored tensors times their descales. K and V may be stored in fp8 beside wider queries
+/// (kv_dtype), as caches of keys and values are; what they are multiplied with and O stay of `dtype`.
 struct AttentionProblem {
   std::int64_t batch = 1;
   std::int64_t heads = 1;
@@ -78,14 +79,16 @@ struct AttentionProblem {
   double dropout = 0.0;                                // probability that an entry of P is zeroed, in [0, 1)
   std::uint64_t seed = 0;                              // of the dropout mask and of random inputs
   std::vector<std::int64_t> key_lengths = {};          // one a batch entry, or none: no key is padding
-  Descales descales = {};                              // other than 1 in fp8 alone
+  Descales descales = {};                              // other than 1 of what is stored in fp8 alone
   MaskRule mask = {};                                  // what else is hidden or seen, see MaskKind
   ScoreMods score_mods = {};
   std::int64_t head_dim_v = 0;  // columns of V and O; 0: head_dim
   std::int64_t page_size = 0;   // keys of a page of K and V, see KvPageTable; 0: they lie one after the other
+  std::optional<ElementType> kv_dtype = std::nullopt;  // that K and V are stored in: fp8e4m3; none: dtype
 
   double scale() const;
   std::int64_t value_dim() const { return head_dim_v == 0 ? head_dim : head_dim_v; }
+  ElementType kv_type() const { return kv_dtype.value_or(dtype); }
   /// Multiply-adds of such products for each entry.
   std::int64_t depth_of(Products products) const { return products.qk * head_dim + products.v * value_dim(); }
   VisibleBand band() const;                    // precondition, as of all below: validate() passed

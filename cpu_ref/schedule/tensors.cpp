@@ -37,9 +37,11 @@ TensorExtent tensor_extent(const AttentionProblem& problem, TensorName name, std
     case TensorName::delta:
       return extent(p.heads, p.seqlen_q, 1, fp32, TileIndexing::m);
     case TensorName::k:
+      return extent(p.heads_kv, p.seqlen_k, p.head_dim, p.kv_type(), TileIndexing::n);
+    case TensorName::v:
+      return extent(p.heads_kv, p.seqlen_k, p.value_dim(), p.kv_type(), TileIndexing::n);
     case TensorName::dk:
       return extent(p.heads_kv, p.seqlen_k, p.head_dim, p.dtype, TileIndexing::n);
-    case TensorName::v:
     case TensorName::dv:
       return extent(p.heads_kv, p.seqlen_k, p.value_dim(), p.dtype, TileIndexing::n);
     case TensorName::dk_accum:

@@ -22,6 +22,10 @@ void require_no_option(const AttentionProblem& problem) {
   }
   require(problem.page_size == 0, "page_size", problem.page_size,
           "must be left out with several GPUs: schedules exchange keys that lie side by side");
+  if (problem.kv_dtype) {
+    throw BadInput("kv_dtype", std::string(to_string(*problem.kv_dtype)),
+                   "must be left out with several GPUs: schedules exchange keys of the queries' type");
+  }
   if (problem.mask.any()) {
     throw BadInput("mask", describe(problem.mask),
                    "must be left out with several GPUs: schedules split causal masks and none");

@@ -15,7 +15,7 @@ def version():
 class DecodePeer:
     """BatchDecodeWithPagedKVCacheWrapper, planned before it is timed; checked against PyTorch on its first entry."""
 
-    takes = ("lengths of batch entries",)
+    takes = ("lengths of batch entries", "keys in fp8")
     OWN_PAGE = 16  # keys, where a problem has no pages: it reads nothing else
     WORKSPACE_BYTES = 384 << 20
     MOST_ERROR = 0.02  # of the largest value
@@ -40,7 +40,7 @@ class DecodePeer:
             wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(
                 self.workspace, "HND", use_tensor_cores=group > 1 or rows > 1, backend="fa2")
             wrapper.plan(pages.ends, pages.order, pages.last, request["heads"], request["heads_kv"],
-                         request["head_dim"], pages.size, q_data_type=q.dtype, kv_data_type=q.dtype,
+                         request["head_dim"], pages.size, q_data_type=q.dtype, kv_data_type=pages.pools[0].dtype,
                          sm_scale=request["scale"], **({"q_len_per_req": rows} if rows > 1 else {}))
             out = wrapper.run(q, pages.pools)
         except Exception as error:
@@ -73,9 +73,10 @@ class Pages:
         self.last = torch.tensor([(length - 1) % size + 1 for length in lengths], dtype=torch.int32)
         self.order = torch.randperm(sum(counts), device="cuda").to(torch.int32)
         shape = (sum(counts), request["heads_kv"], size, request["head_dim"])
-        self.pools = tuple(torch.randn(shape, device="cuda", dtype=dtype) for _ in "kv")
+        stored = torch.float8_e4m3fn if request["kv_dtype"] == "fp8e4m3" else dtype
+        self.pools = tuple(torch.randn(shape, device="cuda", dtype=dtype).to(stored) for _ in "kv")
 
     def of_first_entry(self, length):
         """K and V of the first batch entry, (heads, keys, head_dim)."""
         own = self.order[:self.first_count].long()
-        return (pool[own].transpose(0, 1).flatten(1, 2)[:, :length] for pool in self.pools)
+        return (pool.float()[own].transpose(0, 1).flatten(1, 2)[:, :length] for pool in self.pools)

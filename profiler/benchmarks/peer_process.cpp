@@ -148,6 +148,7 @@ PeerAnswer PeerProcess::time(const std::string& peer, const AttentionProblem& pr
                      {"score_mods", score_mods_of(problem)},
                      {"head_dim", problem.head_dim},
                      {"dtype", to_string(problem.dtype)},
+                     {"kv_dtype", to_string(problem.kv_type())},
                      {"causal", problem.causal},
                      {"scale", problem.scale()},
                      {"seed", problem.seed},

@@ -69,7 +69,7 @@ except Exception as error:  # its packages compile as they are loaded, and fail 
 def wants(request):
     """What a request has that a peer must be made for, in words."""
     asked = {"lengths of batch entries": request["key_lengths"], "masks": request["mask"],
-             "score modifiers": request["score_mods"]}
+             "score modifiers": request["score_mods"], "keys in fp8": request["kv_dtype"] != request["dtype"]}
     return [name for name, given in asked.items() if given]
 
 
@@ -163,7 +163,7 @@ def make_tensors(request):
 
 
 PROBLEM_KEYS = ("batch", "heads", "heads_kv", "seqlen_q", "seqlen_k", "key_lengths", "page_size", "window", "mask",
-                "score_mods", "head_dim", "dtype", "causal", "scale", "seed", "direction")
+                "score_mods", "head_dim", "dtype", "kv_dtype", "causal", "scale", "seed", "direction")
 
 
 class Desk:

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <utility>
 
+#include "cpu_ref/numeric/descales.hpp"
 #include "gpu/launch/pass_arguments.hpp"
 #include "gpu/launch/row_stride.hpp"
 #include "gpu/registry/kernel_registry.hpp"
@@ -129,6 +130,10 @@ DeviceLaunch::DeviceLaunch(const AttentionProblem& problem, const KernelUse& use
       has_lengths_(!problem.key_lengths.empty()) {
   const Direction direction = backward ? Direction::backward : Direction::forward;
   const Kernel& row = find_kernel(use.kernel);
+  for (const TensorName name : {TensorName::q, TensorName::k, TensorName::v}) {
+    if (descale_of(problem, name) != Descale{}) descaled_.push_back(name);
+  }
+  heads_of_descale_ = static_cast<int>(problem.group_size());
   const ProgramOptions options = options_of(row, problem, use);
   require_supported(row, problem, direction, options);
   for (const auto& [text, strides] : given) require_row_stride(text, strides[2]);
@@ -169,7 +174,8 @@ DeviceLaunch::DeviceLaunch(const AttentionProblem& problem, const KernelUse& use
 
 void DeviceLaunch::enqueue(std::uintptr_t stream, const std::vector<std::uintptr_t>& addresses,
                            std::uintptr_t counter, std::uint64_t seed) const {
-  const std::size_t wanted = names_.size() + (has_pages_ ? 1 : 0) + (has_lengths_ ? 1 : 0);
+  const std::size_t tables = (has_pages_ ? 1u : 0u) + (has_lengths_ ? 1u : 0u);
+  const std::size_t wanted = names_.size() + tables + descaled_.size();
   if (addresses.size() != wanted) {
     throw BadInput("addresses", std::to_string(addresses.size()),
                    "must be " + std::to_string(wanted) + ", one a tensor and table");
@@ -186,6 +192,13 @@ void DeviceLaunch::enqueue(std::uintptr_t stream, const std::vector<std::uintptr
     };
     if (has_pages_) arguments.kv_pages.entries = ints(0);
     if (has_lengths_) arguments.key_lengths = ints(has_pages_ ? 1 : 0);
+    for (std::size_t j = 0; j < descaled_.size(); ++j) {
+      DeviceDescales& descales = descaled_[j] == TensorName::q   ? arguments.descale_q
+                                 : descaled_[j] == TensorName::k ? arguments.descale_k
+                                                                 : arguments.descale_v;
+      const auto* const numbers = reinterpret_cast<const float*>(addresses[names_.size() + tables + j]);
+      descales = {numbers, heads_of_descale_, 1};
+    }
     if (programs_[i].work_counter) {
       arguments.counter = counter ? reinterpret_cast<WorkCounter*>(counter) : work_counter(of_stream);
     }

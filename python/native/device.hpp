@@ -40,7 +40,8 @@ class DeviceLaunch {
   const std::vector<Workspace>& workspaces() const { return workspaces_; }
   /// Enqueues the passes on `stream` of the current context.
   /// @param addresses  of the given tensors, then of the workspaces, in their orders; then, of ints, the page
-  /// table of a problem with pages, whose entries are pages of the pools, and its key lengths if it has some
+  /// table of a problem with pages, whose entries are pages of the pools, its key lengths if it has some, and
+  /// of floats those descales of q, k and v that it is given
   /// @param counter  of two ints that are 0, or 0: those of the stream, which no graph may capture
   /// @param seed  of dropout
   /// @throws DeviceError where a launch fails
@@ -55,6 +56,8 @@ class DeviceLaunch {
   std::vector<TensorName> names_;           // whose addresses enqueue() takes
   std::vector<Workspace> workspaces_;
   bool has_pages_, has_lengths_;
+  std::vector<TensorName> descaled_;  // whose descales are given
+  int heads_of_descale_ = 1;          // query heads that share a number
 };
 
 }  // namespace tilescope::python

@@ -203,8 +203,8 @@ def attention(
     Parameters
     ----------
     q : array, (B, H, Nq, D)
-        float32, float16, bfloat16 or float8; any strides. k, v: (B, Hkv, Nk, D) of the same type, where Hkv
-        divides H, and v may have columns of its own number, which the output then has. With ``layout="bnhd"``:
+        float32, float16, bfloat16 or float8; any strides. k, v: (B, Hkv, Nk, D) of the same type, or both of
+        float8_e4m3fn beside wider queries, where Hkv divides H, and v may have columns of its own number, which the output then has. With ``layout="bnhd"``:
         (B, Nq, H, D) and (B, Nk, Hkv, D).
     causal, window, mask, scale, dropout, seed
         As of `Problem`: a mask is a text such as ``"sink:4"`` or ``"documents:100,300"``. Dropout needs a seed.

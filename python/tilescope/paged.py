@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _native
-from .arrays import _NOWHERE, _host_array, _is_torch, _like, _lse_place, _numpy, _numpy_type, _place
+from .arrays import _NOWHERE, _descales_of, _host_array, _is_torch, _like, _lse_place, _numpy, _numpy_type, _place
 from .errors import BadInput, bad_input
 from .kernel_use import kernel_use
-from .problem import Problem, element_type_of
+from .problem import Problem, element_type_of, require_stored_like
 
 
 #: How a layout reads q and the pools.
@@ -56,7 +56,7 @@ def _lengths_of(key_lengths: Sequence[int]) -> tuple[int, ...]:
 
 def _checked(
     q: Any, k_pages: Any, v_pages: Any, page_table: Any, key_lengths: Sequence[int], *, causal: bool,
-    window: tuple[int, int], scale: float | None, layout: str,
+    window: tuple[int, int], scale: float | None, layout: str, **descales: Any,
 ) -> tuple[Problem, Any]:  # fmt: skip
     """The problem of arrays or tensors, and the table as int32 (B, pages of a sequence) in host memory.
 
@@ -72,8 +72,10 @@ def _checked(
     if of_v[:3] != of_k[:3]:
         raise _refuse("v_pages", v_pages, f"must have pages and heads as k_pages, {tuple(k_pages.shape)}", layout)
     for name, array in (("k_pages", k_pages), ("v_pages", v_pages)):
-        if array.dtype != q.dtype:
-            raise bad_input(name, f"an array of {array.dtype}", f"must hold {q.dtype} like q")
+        try:
+            require_stored_like(q, k_pages, name[0], array)
+        except BadInput as error:
+            raise bad_input(name, f"an array of {array.dtype}", str(error).partition(": ")[2]) from None
     table = _table_of(page_table, batch)
     lengths = _lengths_of(key_lengths)
     if len(set(lengths)) > 1 and (tuple(window) != (-1, -1) or (causal and seqlen_q > 1)):
@@ -86,8 +88,8 @@ def _checked(
     try:
         problem = Problem(
             batch=batch, heads=heads, heads_kv=heads_kv, seqlen_q=seqlen_q, seqlen_k=max((1, *lengths)), head_dim=head_dim,
-            head_dim_v=of_v[3], dtype=element_type_of(q.dtype), causal=causal, window=window, scale=scale,
-            key_lengths=lengths, page_size=page_size,
+            head_dim_v=of_v[3], dtype=element_type_of(q.dtype), kv_dtype=element_type_of(k_pages.dtype), causal=causal, window=window, scale=scale,
+            key_lengths=lengths, page_size=page_size, **descales,
         )  # fmt: skip
     except BadInput as error:
         if error.field not in ("heads_kv", "page_size"):
@@ -114,6 +116,8 @@ def paged_attention(
     causal: bool = False,
     window: tuple[int, int] = (-1, -1),
     scale: float | None = None,
+    descale_k: Any = None,
+    descale_v: Any = None,
     kernel: str | None = None,
     tile: tuple[int, int] | None = None,
     layout: str = "bhnd",
@@ -126,7 +130,7 @@ def paged_attention(
     q : array, (B, H, Nq, D)
         float32, float16, bfloat16 or float8; any strides. With ``layout="bnhd"``: (B, Nq, H, D).
     k_pages, v_pages : array, (pages, Hkv, page_size, D)
-        Pools of the same type, where Hkv divides H and page_size is a power of 2 in 8 ... 4096; v may have columns of
+        Pools of the same type, or of float8_e4m3fn beside wider queries, where Hkv divides H and page_size is a power of 2 in 8 ... 4096; v may have columns of
         its own number. With ``layout="bnhd"``: (pages, page_size, Hkv, D).
     page_table : array of integers, (B, pages of a sequence)
         Keys i * page_size ... (i + 1) * page_size - 1 of sequence b lie in page ``page_table[b, i]``. Entries behind
@@ -136,6 +140,8 @@ def paged_attention(
     causal, window, scale
         As of `Problem`. Masks are aligned with the end of the longest sequence: where lengths differ, a window, and a
         causal mask of several queries, are refused.
+    descale_k, descale_v : float, or array (B, Hkv)
+        float8 pools: what the stored elements are multiplied by; default 1.
     kernel : str
         ``cpu:flash2`` by default; ``gpu:decode`` reads pages too.
 
@@ -149,7 +155,10 @@ def paged_attention(
     if any(_is_torch(array) for array in (q, k_pages, v_pages)):
         raise bad_input("q", "a torch tensor", "must be an array in host memory; tilescope.torch.attention takes tensors")
     arrays = [_host_array(name, array) for name, array in (("q", q), ("k_pages", k_pages), ("v_pages", v_pages))]
-    problem, table = _checked(*arrays, page_table, key_lengths, causal=causal, window=window, scale=scale, layout=layout)
+    fields, _kept, descales = _descales_of(arrays, layout, None, (None, descale_k, descale_v))
+    problem, table = _checked(
+        *arrays, page_table, key_lengths, causal=causal, window=window, scale=scale, layout=layout, **fields
+    )  # fmt: skip
     out = np.empty((*arrays[0].shape[:3], arrays[2].shape[3]), _numpy_type(problem._handle.output_type(), arrays[0]))
     lse = np.empty((problem.batch, problem.heads, problem.seqlen_q), np.float32)
     _native.attention_forward(
@@ -158,6 +167,7 @@ def paged_attention(
         *(_place(array, layout) for array in arrays),
         _place(out, layout),
         _lse_place(lse) if return_lse else _NOWHERE,
+        descales,
         pages=_pages_of(table, arrays[1].shape[0]),
     )
     return (_like(q, out), _like(q, lse)) if return_lse else _like(q, out)

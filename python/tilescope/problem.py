@@ -33,6 +33,14 @@ def element_type_of(dtype: object) -> str:
     raise bad_input("dtype", name, f"must be one of {', '.join(_TYPES)}")
 
 
+def require_stored_like(q: Any, k: Any, name: str, array: Any) -> None:
+    """Keys hold the type of queries, or fp8e4m3 beside wider ones; values that of keys."""
+    if array.dtype == (k if name == "v" else q).dtype or (name == "k" and element_type_of(k.dtype) == "fp8e4m3"):
+        return
+    allowed = f"must hold {k.dtype} like k" if name == "v" and k.dtype != q.dtype else f"must hold {q.dtype} like q"
+    raise bad_input(name, f"an array of {array.dtype}", allowed)
+
+
 def _is_number(text: str) -> bool:
     try:
         float(text)
@@ -90,6 +98,7 @@ class Problem:
     log_bias: float | None = None  #: scores lose log_bias * log(1 + keys from the diagonal)
     head_dim_v: int = None  # type: ignore[assignment]  #: columns of v and the output; default: head_dim
     page_size: int = 0  #: keys of a page, where k and v lie in pages that a table finds (PagedAttention); 0: they do not
+    kv_dtype: str = None  # type: ignore[assignment]  #: that k and v are stored in: fp8e4m3; default: dtype
     _handle: _native.Problem = dataclasses.field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -114,6 +123,11 @@ class Problem:
         if not isinstance(self.dtype, str):
             put("dtype", element_type_of(self.dtype))
         put("dtype", _TYPES.get(self.dtype, self.dtype))
+        if self.kv_dtype is None:
+            put("kv_dtype", self.dtype)
+        if not isinstance(self.kv_dtype, str):
+            put("kv_dtype", element_type_of(self.kv_dtype))
+        put("kv_dtype", _TYPES.get(self.kv_dtype, self.kv_dtype))
         put("causal", bool(self.causal))
         put("key_lengths", tuple(operator.index(length) for length in self.key_lengths))
         for field in ("descale_q", "descale_k", "descale_v"):
@@ -148,7 +162,8 @@ class Problem:
         told = []
         for field in filter(lambda field: field.init, dataclasses.fields(self)):
             value = getattr(self, field.name)
-            defaults = {"heads_kv": self.heads, "seqlen_k": self.seqlen_q, "head_dim_v": self.head_dim}
+            defaults = {"heads_kv": self.heads, "seqlen_k": self.seqlen_q, "head_dim_v": self.head_dim,
+                        "kv_dtype": self.dtype}  # fmt: skip
             default = defaults.get(field.name, field.default)
             if value != default:
                 told.append(f"{field.name}={json.dumps(value) if isinstance(value, str) else repr(value)}")
@@ -183,7 +198,7 @@ class Problem:
     def of(q: Any, k: Any, v: Any, *, layout: str = "bhnd", **fields: Any) -> Problem:
         """The problem whose tensors these arrays are: shapes and element type from them, the rest from `fields`.
 
-        q: (B, H, Nq, D); k, v: (B, Hkv, Nk, D), v of any other D too; with ``layout="bnhd"``: (B, Nq, H, D) and (B, Nk, Hkv, D).
+        q: (B, H, Nq, D); k, v: (B, Hkv, Nk, D), v of any other D too, both of q's type or of fp8e4m3; with ``layout="bnhd"``: (B, Nq, H, D) and (B, Nk, Hkv, D).
         """
         if layout not in ("bhnd", "bnhd"):
             raise bad_input("layout", repr(layout), "must be bhnd or bnhd")
@@ -195,8 +210,7 @@ class Problem:
             if len(shape) != 4:
                 raise bad_input(name, f"an array of shape {shape}", f"must have four dimensions, {layout}")
             shapes[name] = shape if layout == "bhnd" else (shape[0], shape[2], shape[1], shape[3])
-            if array.dtype != q.dtype:
-                raise bad_input(name, f"an array of {array.dtype}", f"must hold {q.dtype} like q")
+            require_stored_like(q, k, name, array)
         (batch, heads, seqlen_q, head_dim), (_, heads_kv, seqlen_k, _) = shapes["q"], shapes["k"]
         for name in ("k", "v"):
             columns = shapes["v"][3] if name == "v" else head_dim
@@ -217,16 +231,19 @@ class Problem:
             head_dim=head_dim,
             head_dim_v=shapes["v"][3],
             dtype=element_type_of(q.dtype),
+            kv_dtype=element_type_of(k.dtype),
             **fields,
         )
 
     def replace(self, **fields: Any) -> Problem:
         """The same with other fields. ``seqlen`` sets queries and keys; heads_kv follows heads, and seqlen_k
-        seqlen_q, head_dim_v head_dim, where they were equal and are not given."""
+        seqlen_q, head_dim_v head_dim and kv_dtype dtype, where they were equal and are not given."""
         if "seqlen" in fields:
             fields["seqlen_q"] = fields["seqlen_k"] = fields.pop("seqlen")
         if "heads" in fields and self.heads_kv == self.heads:
             fields.setdefault("heads_kv", fields["heads"])
+        if "dtype" in fields and self.kv_dtype == self.dtype:
+            fields.setdefault("kv_dtype", fields["dtype"])
         if "head_dim" in fields and self.head_dim_v == self.head_dim:
             fields.setdefault("head_dim_v", fields["head_dim"])
         if "seqlen_q" in fields and self.seqlen_k == self.seqlen_q:

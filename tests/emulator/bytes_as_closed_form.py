@@ -26,6 +26,8 @@ CASES = [
     ("gpu:decode --splits 2 --heads 16 --pack-gqa off", 8, 400, 256, "bf16", "fwd"),
     ("gpu:decode --splits 3 --heads 16", 1, 1000, 128, "bf16", "fwd", "--page-size 16"),
     ("gpu:decode --splits 2", 8, 700, 64, "fp16", "fwd", "--page-size 256"),
+    ("gpu:decode --splits 3 --heads 16", 1, 1000, 128, "bf16", "fwd", "--kv-dtype fp8e4m3 --descale-k random --descale-v 2"),
+    ("gpu:decode --splits 2", 8, 700, 64, "fp16", "fwd", "--kv-dtype fp8e4m3 --page-size 16"),
     ("gpu:flash2-mma", 256, 200, 128, "bf16", "fwd", "--page-size 16"),
     ("gpu:flash2-mma", 128, 500, 64, "fp16", "fwd", "--causal --page-size 256"),
     ("gpu:flash2-mma", 256, 256, 64, "fp16", "fwd", "--causal --mask documents:70,0,150,36 --softcap 20"),

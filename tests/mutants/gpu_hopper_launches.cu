@@ -100,7 +100,7 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
   if (program.name == PassName::convert) return launch_convert(program, arguments, stream);
   poison_shared_memory(stream);
   if (program.name == PassName::combine)
-    return launch_decode<ElementType::fp16, 64>(program, arguments, stream);
+    return launch_decode<ElementType::fp16, 64, false>(program, arguments, stream);
   if (is_fp8(program.problem.dtype)) {
     using Choice = Flash3Fp8Choice<128>;
     constexpr auto kBytes = gpu::sm90::WgmmaType::e4m3;
@@ -130,7 +130,9 @@ void Flash3Basic::launch(const TileProgram& program, const KernelArguments& argu
 
 void Decode::launch(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   poison_shared_memory(stream);
-  launch_decode<ElementType::fp16, 64>(program, arguments, stream);
+  const bool fp8_keys = program.name != PassName::combine && is_fp8(program.problem.kv_type());
+  (fp8_keys ? launch_decode<ElementType::fp16, 64, true>
+            : launch_decode<ElementType::fp16, 64, false>)(program, arguments, stream);
 }
 
 void Standard::launch(const TileProgram&, const KernelArguments&, CUstream_st*) { lacks(name); }

@@ -131,11 +131,11 @@ const Kernel& flash3_with_whole_tiles() {
   return row;
 }
 
-/// gpu:decode in three splits, and in pages, where one CTA walks all of them, first, being quick. Each kernel
-/// causal; with all features; with outliers. The other backward orders with all features, that of the tensor
-/// cores in bf16 with head dimension 128; Hopper's at every head dimension that it is compiled for, and there
-/// with shared kv tiles. With padding, with documents and modified scores, in pages, and with tiles cut
-/// finer, those that can.
+/// gpu:decode in three splits, of fp8 keys too, and in pages, where one CTA walks all of them, first, being
+/// quick. Each kernel causal; with all features; with outliers. The other backward orders with all features,
+/// that of the tensor cores in bf16 with head dimension 128; Hopper's at every head dimension that it is
+/// compiled for, and there with shared kv tiles. With padding, with documents and modified scores, in pages,
+/// and with tiles cut finer, those that can.
 std::vector<Case> prepare_cases() {
   std::vector<Case> cases;
   if (const Kernel& decode = find_gpu_kernel("gpu:decode").row; is_mutated(decode)) {
@@ -149,7 +149,12 @@ std::vector<Case> prepare_cases() {
     in_small_pages.page_size = 16;
     in_small_pages.seqlen_k *= 2;  // more tiles than a ring of them has stages
     in_large_pages.page_size = 128;
-    for (const AttentionProblem& problem : {few, more, in_small_pages, in_large_pages}) {
+    AttentionProblem narrow = more;  // whose tiles have twice the keys
+    narrow.seqlen_k *= 2;
+    narrow.key_lengths = {narrow.seqlen_k, narrow.seqlen_k / 2 + 3};
+    narrow.kv_dtype = ElementType::fp8e4m3;
+    narrow.descales.k = narrow.descales.v = {Descale::From::random};
+    for (const AttentionProblem& problem : {few, more, in_small_pages, in_large_pages, narrow}) {
       add_case(decode, Direction::forward, problem, InputKind::normal, std::nullopt, cases).options.splits = {
           SplitPolicy::Kind::number, problem.page_size > 0 ? 1 : 3};
     }

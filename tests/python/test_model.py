@@ -164,11 +164,26 @@ def test_ceilings_are_shown_as_tables():
 def test_the_words_of_a_problem_mean_the_problem():
     problem = PROBLEM.replace(
         heads_kv=2, seqlen_k=640, window=(3, 0), scale=0.3, dropout=0.1, seed=4, key_lengths=[9], mask="sink:4",
-        page_size=16, head_dim_v=32, softcap=20, alibi=True,
+        page_size=16, head_dim_v=32, softcap=20, alibi=True, kv_dtype="fp8e4m3", descale_k=0.5,
     )  # fmt: skip
     words = program.words_of(problem)
     record = program.run_program("simulate", "--closed-form", "--kernel", "cpu:flash2", *words)
     assert record.json["runs"][0] == ts.closed_form(problem, "cpu:flash2").json["runs"][0]
+
+
+def test_keys_in_fp8_are_half_of_the_bytes():
+    wide = ts.Problem(seqlen_q=1, seqlen_k=4096, head_dim=128, heads=32, heads_kv=8, dtype="bf16")
+    narrow = wide.replace(kv_dtype="float8_e4m3fn", descale_v="random")
+    assert str(narrow) == "B1 H32/8 Nq1 Nk4096 D128 bf16 kv fp8e4m3 descales v=random" and narrow.kv_dtype in repr(narrow)
+    assert wide.kv_dtype == "bf16" and "kv_dtype" not in repr(wide) and wide.replace(dtype="fp16").kv_dtype == "fp16"
+    of_wide, of_narrow = (ts.closed_form(problem, "gpu:decode").rows()[0] for problem in (wide, narrow))
+    elements = 2 * 4096 * 8 * 128
+    name = "closed_form.compulsory_read_bytes"
+    assert of_wide[name] - of_narrow[name] == elements and of_narrow["kv_dtype"] == "fp8e4m3"
+    with pytest.raises(ts.BadInput, match="kv_dtype = fp8e5m2: must be fp8e4m3"):
+        wide.replace(kv_dtype="fp8e5m2")
+    with pytest.raises(ts.BadInput, match="kv_dtype must be left out"):
+        ts.closed_form(narrow.replace(descale_v=1.0), "gpu:flash2-mma")
 
 
 def test_several_gpus_are_what_the_program_simulates(tmp_path):

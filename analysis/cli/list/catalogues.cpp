@@ -36,7 +36,8 @@ constexpr std::pair<Feature, std::string_view> kRareFeatures[] = {{Feature::desc
                                                                   {Feature::query_splits, "queries"},
                                                                   {Feature::mask_rules, "`list masks`"},
                                                                   {Feature::value_dim, "values"},
-                                                                  {Feature::paged_keys, "keys"}};
+                                                                  {Feature::paged_keys, "keys"},
+                                                                  {Feature::fp8_keys, "caches"}};
 
 bool is_rare(Feature feature) {
   if (score_mod_features().has(feature)) return true;

@@ -74,6 +74,12 @@ constexpr ProblemOption kPlainOptions[] = {
      [](Problem& p, Text, Text value) { p.dtype = parse_dtype(value); },
      "element type of the inputs; default fp32, or the first that the kernel takes; of simulate without "
      "--kernel: fp16"},
+    {"kv_dtype", "fp8e4m3", feature,
+     [](Problem& p, Text, Text value) {
+       p.kv_dtype = parse_dtype(value);
+       if (p.kv_dtype == p.dtype) p.kv_dtype.reset();
+     },
+     "that keys and values are stored in beside wider queries, as in a cache of them; default: as --dtype"},
     {"causal", "", feature, [](Problem& p, Text, Text) { p.causal = true; },
      "no query sees a later key (masks are aligned bottom-right)"},
     {"window", "L,R", feature,

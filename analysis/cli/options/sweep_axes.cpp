@@ -75,7 +75,8 @@ std::vector<Axis> make_axes() {
       {"hidden", set_derived<&Draft::hidden>},
       {"causal", [](Draft& draft, const std::string& field,
                     const std::string& value) { draft.point.problem.causal = parse_yes(field, value); }},
-      problem_axis("dtype")};
+      problem_axis("dtype"),
+      problem_axis("kv_dtype")};
   for (const KernelChoiceOption& choice : kernel_choice_options()) axes.push_back(choice_axis(choice));
   return axes;
 }

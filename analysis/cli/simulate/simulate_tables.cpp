@@ -325,6 +325,7 @@ std::string beside_tiles_lines(const RunEntry& run, Direction direction,
         text += fmt::format("  {}: {} take {} of these reads, {} of the writes\n", pass.name,
                             tables                          ? "tables of visited tiles"
                             : program.problem.page_size > 0 ? "entries of the page table, a sector a tile,"
+                            : program.problem.kv_dtype      ? "descales, a sector each,"
                                                             : "flags and counters of CTAs",
                             in_bytes(asked).text, in_bytes(told).text);
       }

@@ -132,7 +132,7 @@ KvInL2 kv_in_l2(const AttentionProblem& problem, const Machine& machine) {
   std::int64_t keys = 0;
   for (std::int64_t batch = 0; batch < problem.batch; ++batch) keys += problem.keys_of(batch);
   const std::int64_t bytes =
-      keys * problem.heads_kv * (problem.head_dim + problem.value_dim()) * element_bytes(problem.dtype);
+      keys * problem.heads_kv * (problem.head_dim + problem.value_dim()) * element_bytes(problem.kv_type());
   return {std::max<std::int64_t>(1, bytes / heads), heads, machine.l2_effective_bytes.value};
 }
 

@@ -35,7 +35,7 @@ FormedEntries formed_entries(const AttentionProblem& problem, Direction directio
 
 ReadBound read_bound(const AttentionProblem& problem, Direction direction, Algorithm algorithm,
                      const FastMemory& memory) {
-  const double width = element_bytes(problem.dtype);
+  const double width = element_bytes(problem.kv_type());  // no element is narrower
   const double fast_elements = static_cast<double>(memory.bytes_per_processor) / width;
   const FormedEntries entries = formed_entries(problem, direction, algorithm);
   const auto reads = [&](std::int64_t formed, std::int64_t products) {

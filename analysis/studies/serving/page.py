@@ -18,6 +18,7 @@ PAGE = FOLDER / "README.md"
 LEAST_OF_BEST, LEAST_OF_ANY, LEAST_OF_PAGES, MOST_OF_FIXED = 1.00, 0.92, 0.95, 1.05
 DRAWN = ("decode-drawn", "decode-drawn-2")
 DRAM_BYTES_PER_S = 4.25e12  # a copy's, as `ceilings` measured it on an H200
+MATRIX_FLOPS_PER_S = 787e12  # of bf16, likewise
 
 
 def runs(name):
@@ -50,12 +51,13 @@ def called(problem):
     heads = f"H{problem['heads']}/{problem['heads_kv']}"
     drafts = f" Nq{problem['seqlen_q']}" if problem["seqlen_q"] > 1 else ""
     pages = f" pages of {problem['page_size']}" if problem.get("page_size") else ""
-    return f"B{problem['batch']} {heads}{drafts} {keys} D{problem['head_dim']} {problem['dtype']}{pages}"
+    stored = "" if problem.get("kv_dtype") is None else f", {problem['kv_dtype']} keys"
+    return f"B{problem['batch']} {heads}{drafts} {keys} D{problem['head_dim']} {problem['dtype']}{stored}{pages}"
 
 
 def kv_bytes(problem):
     keys = sum(problem.get("key_lengths") or [problem["seqlen_k"]] * problem["batch"])
-    return 2 * 2 * keys * problem["heads_kv"] * problem["head_dim"]
+    return 2 * (1 if problem.get("kv_dtype") else 2) * keys * problem["heads_kv"] * problem["head_dim"]
 
 
 def mean(values):
@@ -70,6 +72,86 @@ def named():
                  ("pytorch:cudnn", "pytorch:flash2", "flashinfer:decode")]
         yield (f"| {called(problem)} | {1e6 * own:.1f} us | {kv_bytes(problem) / own / 1e12:.2f} | {' | '.join(times)} | "
                f"{min(peers.values()) / own:.2f} |")
+
+
+def roofline():
+    """Where decoding and the variants stand: FLOP a byte that must cross DRAM, and the share of the ceiling there."""
+    ridge = MATRIX_FLOPS_PER_S / DRAM_BYTES_PER_S
+    shares = {}
+    for name in ("decode-bench", "decode-fp8"):
+        for run in runs(name):
+            problem = run["problem"]
+            if run["kernel"] == "gpu:decode" and problem["seqlen_k"] * problem["batch"] >= 65536:
+                keys = sum(problem.get("key_lengths") or [problem["seqlen_k"]] * problem["batch"])
+                flops = 4 * keys * problem["heads"] * problem["head_dim"]
+                told = shares.setdefault((problem.get("kv_dtype", problem["dtype"]), flops / kv_bytes(problem)), [])
+                told.append(kv_bytes(problem) / seconds(run) / DRAM_BYTES_PER_S)
+    decoding = "; ".join(f"keys in {kind} {intensity:.0f} FLOP a byte, at {100 * min(s):.0f} to {100 * max(s):.0f} % of the memory's rate"
+                         for (kind, intensity), s in shares.items())
+    variants = []
+    for run in runs("variants-bench-fwd"):
+        problem = run["problem"]
+        if run["kernel"] == "gpu:flash2-mma":
+            flops = sum(p.get("executed_flops", 0) for p in run["passes"])
+            must = 2 * 4 * problem["batch"] * problem["heads"] * problem["seqlen_q"] * problem["head_dim"]
+            variants.append((flops / must, flops / seconds(run) / MATRIX_FLOPS_PER_S))
+    least, most = min(i for i, _ in variants), max(i for i, _ in variants)
+    return (f"- **On the roofline**, whose ridge is at {ridge:.0f} FLOP a byte of DRAM: decoding of long batches, {decoding}; masks and modifiers below, "
+            f"forward, {least:.0f} to {most:.0f} FLOP a byte, at {100 * min(s for _, s in variants):.0f} to "
+            f"{100 * max(s for _, s in variants):.0f} % of the tensor cores' rate: the first are bound by memory and the others by what they compute.")
+
+
+def without_kv_dtype(problem):
+    return json.dumps({name: value for name, value in problem.items() if name != "kv_dtype"}, sort_keys=True)
+
+
+def times_by_problem(*names):
+    """{problem without the type of its keys: {(kernel, whether keys are fp8): seconds}}"""
+    times = {}
+    for name in names:
+        for run in runs(name):
+            told = times.setdefault(without_kv_dtype(run["problem"]), {})
+            told.setdefault((run["kernel"], "kv_dtype" in run["problem"]), seconds(run))
+    return times
+
+
+def fp8_keys():
+    """Keys in fp8 beside the same batches in 16 bits, of the same run."""
+    yield "| batch, q = 1, keys in fp8 e4m3 | gpu:decode | TB/s of K and V | of a copy's rate | of its bf16 time | FlashInfer, fp8 | best of any in bf16 |"
+    yield "|---|---:|---:|---:|---:|---:|---:|"
+    for text, times in times_by_problem("decode-fp8", "decode-bench").items():
+        problem = {**json.loads(text), "kv_dtype": "fp8e4m3"}
+        own, wide, peer = (times.get(key) for key in
+                           (("gpu:decode", True), ("gpu:decode", False), ("flashinfer:decode", True)))
+        if own is None or wide is None:
+            continue
+        rate = kv_bytes(problem) / own
+        best = min(s for (_, narrow), s in times.items() if not narrow)
+        yield (f"| {called(json.loads(text))} | {1e6 * own:.1f} us | {rate / 1e12:.2f} | {100 * rate / DRAM_BYTES_PER_S:.0f} % | "
+               f"{own / wide:.2f} | {f'{1e6 * peer:.1f} us' if peer else '-'} | {1e6 * best:.1f} us |")
+
+
+def fp8_told():
+    drawn = [(times["gpu:decode", True] / times["gpu:decode", False], text) for text, times in
+             times_by_problem("decode-fp8-drawn", "decode-drawn-same").items() if len(times) >= 2]
+    groups = {}
+    for ratio, text in drawn:
+        problem = json.loads(text)
+        kind = "in pages" if problem.get("page_size") else "in rows"
+        length = "lengths of their own" if problem.get("key_lengths") else "one length"
+        for group in ("all", kind, length):
+            groups.setdefault(group, []).append(ratio)
+    told = "; ".join(f"{name} ({len(ratios)}) {mean(ratios):.2f}, worst {max(ratios):.2f}" for name, ratios in groups.items())
+    off, dram = [], []
+    for problem, passes in bytes_of(("decode-fp8-bytes", "decode-fp8-bytes-long")):
+        measured, formula = passes[0]["measured"], passes[0]["closed_form"]
+        off.append(abs(measured["sm_l2_read_bytes"] / formula["sm_l2_read_bytes"] - 1))
+        if passes[0].get("pack_gqa"):
+            dram.append(abs(measured["dram_read_bytes"] / formula["compulsory_read_bytes"] - 1))
+    return (f"- Of keys in fp8 half of the bytes move, by counters too: reads between SMs and L2 differ from the closed form by at most "
+            f"{100 * max(off):.4f} %, at DRAM from what must be read by {100 * max(dram):.2f} %. Times over those of 16 bits on drawn batches: {told}. "
+            "0.53 to 0.58 was expected of long ones: each number is widened in registers, and where few CTAs share an SM that takes longer than "
+            "its bytes.")
 
 
 def strata(name):
@@ -192,17 +274,18 @@ def make():
         "",
         f"From [records](.) that `tests/device_gate/decode` and `tests/device_gate/variants` wrote, beside {machine['libraries']}, each judged "
         "before it was timed, L2 cold. This page is made by `analysis/studies/serving/page.py`. A library that knows no pages read rows. Splits "
-        "were chosen by an earlier run of draw 1, and by nothing of draw 2. After these records the pass that combines and the splits of few q tiles "
-        "changed once more; that is not measured here.",
+        "were chosen by an earlier run of draw 1, and by nothing of draw 2. The tables of batches are of a later run than draws, splits and pages, between which the "
+        "pass that combines and the splits of few q tiles changed once more.",
         "",
-        *named(), "", *drawn(), splits(), pages(), counted(), "",
+        *named(), "", *fp8_keys(), "", *drawn(), splits(), pages(), counted(), fp8_told(), roofline(), "",
         "B2 H16 N8192 D128 bf16; TFLOP/s are of whole visited tiles. Time in proportion to them within 5 %, modifiers for at most 3 % and the "
         "soft cap for 10 % were wanted: one instance for every mask and modifier, on narrower tiles, does not give that.",
         "",
         *variants(), "",
         "What users are told, and what it comes to here: *packing a group's heads saves memory traffic*: not at DRAM; *pages cost nothing, or "
         "bandwidth*: no bytes, but instructions and waiting, which show where few CTAs share an SM; *a mask or modifier is free once its tiles "
-        "are skipped*: the instance that looks it up is slower in every tile.",
+        "are skipped*: the instance that looks it up is slower in every tile; *keys in fp8 take half the time*, or *more than bf16's on Hopper*: "
+        "half the bytes, and of long batches most of the time that saves.",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 

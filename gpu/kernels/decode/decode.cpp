@@ -11,19 +11,24 @@ namespace {
 /// The fewest splits that take 2 % longer than the best, in steps of a CTA. As many CTAs as SMs have the
 /// memory's rate; of more that are there at once each takes longer, and fewer in the last wave take no less.
 /// Splits cost their partial results, and the pass that combines them. Where there are fewer q tiles than SMs
-/// no SM gets two CTAs while others have one: 192 CTAs took 9 % longer than 128 (8 sequences of 16K keys).
-int streaming_splits(std::int64_t q_tiles, int visited_tiles, int ctas_per_sm) {
+/// no SM gets two CTAs while others have one: 192 CTAs took 9 % longer than 128 (8 sequences of 16K keys). A
+/// CTA that widens fp8 keys takes alone of these steps for one while it is alone on its SM, so that two fill
+/// it.
+int streaming_splits(std::int64_t q_tiles, int visited_tiles, const DecodeShape& shape) {
   // Fitted to an H200's times (reports/decode): a second pass, its reads of each partial result, their bytes.
   constexpr double kCombineSteps = 4, kStepsASplit = 1.0 / 16, kPartialSteps = 0.5, kNearBest = 1.02;
   constexpr int kSms = 132;
+  const double alone = shape.fp8_keys ? 1.7 : 1.0;
+  const int ctas_per_sm = shape.ctas_per_sm();
   if (visited_tiles <= 1) return 1;
   const std::int64_t slots = std::int64_t{kSms} * ctas_per_sm;
   const auto steps = [&](int splits) {
     const int share = ceil_div(visited_tiles, splits);
     const std::int64_t ctas = q_tiles * ceil_div(visited_tiles, share), last = ctas % slots;
-    if (splits > 1 && q_tiles < kSms && ctas > kSms) return std::numeric_limits<double>::infinity();
+    const bool uneven = q_tiles < kSms && ctas > kSms && !shape.fp8_keys;
+    if (splits > 1 && uneven) return std::numeric_limits<double>::infinity();
     const double waves = static_cast<double>(ctas / slots) * ctas_per_sm +
-                         (last > 0 ? std::max(1.0, static_cast<double>(last) / kSms) : 0.0);
+                         (last > 0 ? std::max(alone, static_cast<double>(last) / kSms) : 0.0);
     return splits == 1 ? share * waves
                        : (share + kPartialSteps) * waves + kCombineSteps + kStepsASplit * splits;
   };
@@ -36,7 +41,8 @@ int streaming_splits(std::int64_t q_tiles, int visited_tiles, int ctas_per_sm) {
 }
 
 /// Of a problem whose walks are alike; automatic where some are much longer than others.
-SplitPolicy splits_of(const AttentionProblem& problem, const ProgramOptions& unsplit, int ctas_per_sm) {
+SplitPolicy splits_of(const AttentionProblem& problem, const ProgramOptions& unsplit,
+                      const DecodeShape& shape) {
   const TileProgram forward = build_programs(Decode::algorithm, Direction::forward, problem, unsplit).front();
   std::int64_t visited = 0;
   int most = 0;
@@ -49,17 +55,22 @@ SplitPolicy splits_of(const AttentionProblem& problem, const ProgramOptions& uns
   });
   const std::int64_t walks = problem.batch * forward.num_blocks();
   if (2 * most * walks > 3 * visited) return {SplitPolicy::Kind::automatic, 0};
-  const int splits = streaming_splits(walks * forward.q_heads(), most, ctas_per_sm);
+  const int splits = streaming_splits(walks * forward.q_heads(), most, shape);
   return splits == 1 ? SplitPolicy{} : SplitPolicy{SplitPolicy::Kind::number, splits};
 }
 
 }  // namespace
 
 ProgramOptions Decode::default_options(const AttentionProblem& problem) {
-  ProgramOptions options = ProgramOptions::with_tile(shape(problem.head_dim).tile());
+  ProgramOptions options = ProgramOptions::with_tile(shape(problem).tile());
   options.pack_gqa = problem.group_size() > 1 && !problem.descales.by_block();
-  options.splits = splits_of(problem, options, shape(problem.head_dim).ctas_per_sm());
+  options.splits = splits_of(problem, options, shape(problem));
   return options;
+}
+
+std::optional<std::string> Decode::lack(const AttentionProblem& problem, const ProgramOptions&) {
+  if (!problem.descales.by_block()) return std::nullopt;
+  return "takes descales of heads alone: descale_block must be left out";
 }
 
 bool Decode::first_choice(const AttentionProblem& problem) {
@@ -68,7 +79,7 @@ bool Decode::first_choice(const AttentionProblem& problem) {
 
 LaunchShape Decode::launch_shape(const TileProgram& program) {
   if (program.name == PassName::combine) return {combine_threads_of(program.problem.head_dim), 0};
-  const DecodeShape forward = shape(program.problem.head_dim);
+  const DecodeShape forward = shape(program.problem);
   return {forward.threads(), forward.end(), forward.ctas_per_sm()};
 }
 

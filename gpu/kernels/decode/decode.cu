@@ -4,8 +4,11 @@
 namespace tilescope {
 
 void Decode::launch(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
+  if (program.name != PassName::combine && is_fp8(program.problem.kv_type())) {
+    return launch_decode_of_fp8_keys(program, arguments, stream);
+  }
   sm80::dispatch_mma(program.problem, [&]<ElementType kType, int kHeadDim>() {
-    launch_decode<kType, kHeadDim>(program, arguments, stream);
+    launch_decode<kType, kHeadDim, false>(program, arguments, stream);
   });
 }
 

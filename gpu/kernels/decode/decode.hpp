@@ -4,23 +4,28 @@
 // together, and a second launch combines what they leave. Plain C++.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "gpu/registry/gpu_kernel.hpp"
 
 namespace tilescope {
 
 /// The forward pass at a compiled head dimension: every warp has all rows of the q tile and 16 of a kv tile's
-/// keys, so that no fragment of K or V is read by two warps.
+/// keys, of fp8 keys 32, so that no fragment of K or V is read by two warps and a tile has the same bytes.
 struct DecodeShape {
   int head_dim = 0;
+  bool fp8_keys = false;
 
   static constexpr int kRows = kCombinedRows;  // of Q: 16 are those of one product of the tensor cores
-  static constexpr int kWarpKeys = 16;         // likewise
+  constexpr int warp_keys() const { return fp8_keys ? 32 : 16; }
+  constexpr int key_bytes() const { return head_dim * (fp8_keys ? 1 : 2); }
   static constexpr int kPartPadding =
       8;  // eight rows of a part of O that are stored at once lie in different banks
 
   constexpr int warps() const { return head_dim <= 128 ? 4 : 2; }
   constexpr int threads() const { return 32 * warps(); }
-  constexpr TileShape tile() const { return {kRows, kWarpKeys * warps()}; }
+  constexpr TileShape tile() const { return {kRows, warp_keys() * warps()}; }
   /// On Hopper. What a CTA has of a step beside the copies, barriers and short chains of products, lets it
   /// read 30 (head_dim 64) and 44 GB/s (128) on an H200, a third more than an SM's share of the memory:
   /// others fill the gaps.
@@ -30,21 +35,22 @@ struct DecodeShape {
   constexpr int stages() const { return head_dim <= 64 ? 4 : 3; }
 
   /// Shared memory, offsets in bytes: the stages; the warps' maxima and sums of rows, and the rows' maxima;
-  /// then the pages of the tiles to come (PagesAhead). Before the last stage is filled Q lies in it, and
-  /// behind the last tile the warps' parts of O in all.
+  /// then the pages of the tiles to come (PagesAhead), and the descales of fp8 keys and values. Before the
+  /// last stage is filled Q lies in it, and behind the last tile the warps' parts of O in all.
   constexpr int k(int stage) const { return stage * 2 * kv_bytes(); }
   constexpr int v(int stage) const { return k(stage) + kv_bytes(); }
   constexpr int q() const { return k(stages() - 1); }
   constexpr int rows() const { return k(stages()); }
   constexpr int pages() const { return rows() + 4 * kRows * (warps() + 1); }
-  constexpr int end() const { return pages() + 4 * 2 * (stages() - 1) * most_pages(); }
+  constexpr int descales() const { return pages() + 4 * 2 * (stages() - 1) * most_pages(); }
+  constexpr int end() const { return descales() + (fp8_keys ? 16 : 0); }
   /// Of a tile; 4 entries are loaded at once.
   constexpr int most_pages() const { return max_of(4, tile().block_n / static_cast<int>(kLeastPageSize)); }
   constexpr int part_row() const { return head_dim + kPartPadding; }
   constexpr int part_bytes() const { return 4 * warps() * kRows * part_row(); }
 
  private:
-  constexpr int kv_bytes() const { return 2 * tile().block_n * head_dim; }
+  constexpr int kv_bytes() const { return tile().block_n * key_bytes(); }
 };
 
 struct Decode {
@@ -58,7 +64,8 @@ struct Decode {
   static constexpr FeatureSet kFeatures{Feature::fp16,         Feature::bf16,          Feature::causal,
                                         Feature::window,       Feature::grouped_heads, Feature::signed_scale,
                                         Feature::key_padding,  Feature::bnhd_rows,     Feature::split_keys,
-                                        Feature::packed_heads, Feature::paged_keys};
+                                        Feature::packed_heads, Feature::paged_keys,    Feature::fp8_keys,
+                                        Feature::descales};
   static constexpr Capabilities can{
       .forward = kFeatures, .backward = {}, .head_dims = kHeadDims, .row_bytes_multiple = 16};
   static constexpr ChipRange chips{.first = 80};
@@ -69,8 +76,14 @@ struct Decode {
   static LaunchShape launch_shape(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
 
-  static constexpr DecodeShape shape(std::int64_t head_dim) {
-    return {head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256};
+  /// Of descales it has one a head.
+  static std::optional<std::string> lack(const AttentionProblem&, const ProgramOptions&);
+
+  static constexpr int compiled_head_dim(std::int64_t head_dim) {
+    return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
+  }
+  static DecodeShape shape(const AttentionProblem& problem) {
+    return {compiled_head_dim(problem.head_dim), is_fp8(problem.kv_type())};
   }
   /// Of the pass that combines: one for each four columns of a q tile.
   static constexpr int combine_threads(int compiled_head_dim) {
@@ -78,10 +91,13 @@ struct Decode {
   }
 };
 
+/// The forward pass with keys and values in fp8.
+void launch_decode_of_fp8_keys(const TileProgram&, const KernelArguments&, CUstream_st*);
+
 /// The pass that combines, for every kernel that splits keys: head dimensions that are multiples of 4.
 void launch_combine(const TileProgram&, const KernelArguments&, CUstream_st*);
 inline int combine_threads_of(std::int64_t head_dim) {
-  return Decode::combine_threads(Decode::shape(head_dim).head_dim);
+  return Decode::combine_threads(Decode::compiled_head_dim(head_dim));
 }
 
 }  // namespace tilescope

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "gpu/kernels/decode/decode.hpp"
+#include "gpu/kernels/decode/products.cuh"
 #include "gpu/kernels/decode/rows.cuh"
 #include "gpu/kernels/flash2_mma/common.cuh"
 #include "gpu/primitives/common/step_clock.cuh"
@@ -79,7 +80,8 @@ struct SeenKeys {
 };
 
 /// Products become scores: with the sign of the scale, -inf where a query does not see the key.
-__device__ __forceinline__ void mask_rows(WarpAccumulator<1, 1>& s, const KernelArguments& args,
+template <int kKeyBlocks>
+__device__ __forceinline__ void mask_rows(WarpAccumulator<1, kKeyBlocks>& s, const KernelArguments& args,
                                           const SeenKeys& seen, bool full, int first_key, int lane) {
   if (full && !(args.score_sign < 0.0f)) return;
   s.scale(args.score_sign);
@@ -91,8 +93,10 @@ __device__ __forceinline__ void mask_rows(WarpAccumulator<1, 1>& s, const Kernel
 }
 
 /// One tile of the online softmax, between two barriers: the warps agree on the rows' maxima.
-template <int kWarps, int kDBlocks>
-__device__ __forceinline__ void shared_softmax_step(WarpAccumulator<1, 1>& s, DecodeState<kDBlocks>& state,
+/// @tparam kLog2Factor  P is kept 2^kLog2Factor times as large
+template <int kLog2Factor, int kWarps, int kKeyBlocks, int kDBlocks>
+__device__ __forceinline__ void shared_softmax_step(WarpAccumulator<1, kKeyBlocks>& s,
+                                                    DecodeState<kDBlocks>& state,
                                                     const WarpRows<kWarps>& exchange, float scale, int warp,
                                                     int lane) {
 #pragma unroll
@@ -106,20 +110,24 @@ __device__ __forceinline__ void shared_softmax_step(WarpAccumulator<1, 1>& s, De
     const float old_max = state.max[half];
     const float new_max = fmaxf(old_max, exchange.max(8 * half + (lane >> 2)));
     state.max[half] = new_max;
-    const float shift = exponent_shift(new_max, scale);
-    const float rescale = rescale_factor(old_max, scale, shift);
+    float shift = exponent_shift(new_max, scale);
+    if constexpr (kLog2Factor > 0) shift += kLog2Factor;
+    const float rescale = kLog2Factor > 0 ? exp2_approx(shift - (kLog2Factor - __fmul_rn(old_max, scale)))
+                                          : rescale_factor(old_max, scale, shift);
     state.sum[half] = fmaf(state.sum[half], rescale, exponentiate_half_row(s.tile[0], half, scale, shift));
     scale_half_row(state.out.tile[0], half, rescale);
   }
 }
 
 /// Adds the scores of a warp's keys to the tile log.
+template <int kKeyBlocks>
 __device__ __forceinline__ void log_warp_scores(const TileLogEntry& entry, const KernelArguments& args,
                                                 const VisibleBand& band, const DecodeRows& rows,
-                                                const WarpAccumulator<1, 1>& s, int first_key, int lane) {
+                                                const WarpAccumulator<1, kKeyBlocks>& s, int first_key,
+                                                int lane) {
   double sum = 0.0;
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < 8 * kKeyBlocks; ++i) {
     const int row = 8 * (i % 4 / 2) + (lane >> 2), key = first_key + 8 * (i / 4) + 2 * (lane & 3) + i % 2;
     if (!rows.has(row) || !visible(band, rows.query(row), key)) continue;
     sum += static_cast<double>(signed_product(s.tile[0][i / 4].x[i % 4], args));
@@ -141,13 +149,30 @@ __device__ __forceinline__ void log_state(const TileLogEntry& entry, const Decod
   entry.add(&DeviceTileState::accum, inside_sum(state.out, rows.count, head_dim, lane));
 }
 
+/// What the stored keys and values of a head are multiplied by, in shared memory: loaded once a CTA, past L1.
+/// Of keys in the type of the products 1.
+template <bool kFp8Keys>
+struct KeyDescales {
+  float* of_k_and_v;
+
+  __device__ __forceinline__ void load(const KernelArguments& args, const CtaWork& work, int thread) const {
+    if (!kFp8Keys || thread >= 2) return;
+    const DeviceDescales& descales = thread == 0 ? args.descale_k : args.descale_v;
+    of_k_and_v[thread] =
+        descales.data == nullptr ? 1.0f : __ldcg(descales.data + work.batch * args.heads_kv + work.kv_head);
+  }
+  __device__ float k() const { return kFp8Keys ? of_k_and_v[0] : 1.0f; }
+  __device__ float v() const { return kFp8Keys ? of_k_and_v[1] : 1.0f; }
+};
+
 /// Sums the warps' parts and stores eight normalised columns of a row a thread, in fp32 where the keys are
 /// split.
-template <ElementType kType, DecodeShape kShape>
+template <ElementType kType, DecodeShape kShape, int kLog2Factor>
 __device__ __forceinline__ void finish_tile(const KernelArguments& args, const DecodeArguments& decode,
                                             const DecodeRows& rows, const float* parts,
                                             const WarpRows<kShape.warps()>& sums, const float* maxima,
-                                            int split, int thread) {
+                                            const KeyDescales<kShape.fp8_keys>& descales, int split,
+                                            int thread) {
   constexpr int kChunks = kShape.head_dim / 8;
   const bool partial = decode.splits.count > 1;
 #pragma unroll 1
@@ -161,7 +186,7 @@ __device__ __forceinline__ void finish_tile(const KernelArguments& args, const D
 #pragma unroll
       for (int e = 0; e < 8; ++e) x[e] += part[e];
     }
-    const float normaliser = inverse_sum(sums.sum(row));
+    const float normaliser = descales.v() * inverse_sum(sums.sum(row));
 #pragma unroll
     for (float& value : x) value *= normaliser;
     if (partial) {
@@ -176,11 +201,12 @@ __device__ __forceinline__ void finish_tile(const KernelArguments& args, const D
   if (thread >= DecodeShape::kRows || !rows.has(thread)) return;
   *(partial ? rows.at(args[TensorName::lse_partial], decode, split, thread)
             : rows.at<float>(args[TensorName::lse], thread)) =
-      row_lse(maxima[thread], fabsf(args.softmax_scale), sums.sum(thread));
+      row_lse(maxima[thread], fabsf(args.softmax_scale) * descales.k(),
+              exp2f(-kLog2Factor) * sums.sum(thread));
 }
 
 /// Leaves what a warp has for finish_tile(). Nobody may still read tiles.
-template <DecodeShape kShape>
+template <typename Products, DecodeShape kShape>
 __device__ __forceinline__ void leave_part(const DecodeState<kShape.head_dim / 16>& state, float* parts,
                                            const WarpRows<kShape.warps()>& sums, float* maxima, int warp,
                                            int lane) {
@@ -190,28 +216,24 @@ __device__ __forceinline__ void leave_part(const DecodeState<kShape.head_dim / 1
     const float sum = row_sum_of_quad(state.sum[half]);
     if (lane % 4 == 0) sums.values[warp][row] = sum;
     if (warp == 0 && lane % 4 == 0) maxima[row] = state.max[half];
-    float* part = parts + (warp * DecodeShape::kRows + row) * kShape.part_row() + 2 * (lane & 3);
-#pragma unroll
-    for (int j = 0; j < kShape.head_dim / 8; ++j) {
-      *reinterpret_cast<float2*>(part + 8 * j) = {state.out.tile[0][j].x[2 * half],
-                                                  state.out.tile[0][j].x[2 * half + 1]};
-    }
+    Products::leave_row(state.out, parts + (warp * DecodeShape::kRows + row) * kShape.part_row(), half, lane);
   }
 }
 
 /// CTA: one split of the keys of one q tile. Grid: args.grid. Dynamic shared memory: DecodeShape.
-template <ElementType kType, int kHeadDim, bool kObserved, bool kPaged>
+template <ElementType kType, int kHeadDim, bool kFp8Keys, bool kObserved, bool kPaged>
 __global__ __launch_bounds__(
     DecodeShape{kHeadDim}.threads(),
     DecodeShape{kHeadDim}.ctas_per_sm()) void decode_forward(const __grid_constant__ KernelArguments args,
                                                              const __grid_constant__ DecodeArguments decode) {
-  constexpr DecodeShape kShape{kHeadDim};
+  constexpr DecodeShape kShape{kHeadDim, kFp8Keys};
+  using Products = DecodeProducts<kType, kShape>;
   constexpr TileShape kTile = kShape.tile();
   constexpr int kStages = kShape.stages(), kAhead = kStages - 1, kThreads = kShape.threads();
   constexpr int kDBlocks = kHeadDim / 16;
   static_assert(kShape.part_bytes() <= kShape.rows() &&
                 kTile.block_m * kHeadDim * 2 <= kShape.rows() - kShape.q());
-  using Tile = SharedTile<kHeadDim>;
+  using Tile = Products::Tile;
   extern __shared__ __align__(1024) unsigned char shared[];
   const std::uint32_t base = shared_address(shared);
   const WarpRows<kShape.warps()> exchange{
@@ -224,8 +246,12 @@ __global__ __launch_bounds__(
   const DecodeRows rows(args, decode, work, kTile.block_m);
   const TileRange range = decode.splits.part_of(
       packed_kv_tiles(band, kTile, rows.first + rows.count, work.first_block), work.split);
-  const GlobalRows k_rows = head_rows(args, TensorName::k, work.batch, work.kv_head, band.seqlen_k);
-  const GlobalRows v_rows = head_rows(args, TensorName::v, work.batch, work.kv_head, band.seqlen_k);
+  const auto rows_of = [&](TensorName name) -> GlobalRows {
+    const DeviceTensor tensor = Products::halves(args[name]);
+    return {tensor.head<std::uint16_t>(work.batch, work.kv_head), tensor.row_stride, band.seqlen_k,
+            Products::halves(args.head_dim)};
+  };
+  const GlobalRows k_rows = rows_of(TensorName::k), v_rows = rows_of(TensorName::v);
   using Pages = PagesAhead<kTile.block_n, kAhead>;
   static_assert(kShape.pages() % 16 == 0 &&
                 kShape.pages() + 4 * Pages::kSlots * Pages::kMost <= kShape.end());
@@ -241,13 +267,10 @@ __global__ __launch_bounds__(
       const int first_key = scan_tile(args.scan, range, work.wave_parity, step) * kTile.block_n;
       const int stage = step % kStages;
       if constexpr (kPaged) {
-        const auto load = [&](TensorName name, int offset) {
-          load_paged_tile<kTile.block_n, kThreads>(Tile{base + offset}, args[name], work.kv_head,
-                                                   pages.of_step(step, first_key), args.kv_pages.log2_size,
-                                                   first_key, band.seqlen_k, args.head_dim, thread);
-        };
-        load(TensorName::k, kShape.k(stage));
-        load(TensorName::v, kShape.v(stage));
+        load_paged_tiles<kTile.block_n, kThreads>(
+            Tile{base + kShape.k(stage)}, Tile{base + kShape.v(stage)}, Products::halves(args[TensorName::k]),
+            Products::halves(args[TensorName::v]), work.kv_head, pages.of_step(step, first_key),
+            args.kv_pages.log2_size, first_key, band.seqlen_k, Products::halves(args.head_dim), thread);
         copy_pages(step + kAhead);
         return commit_copies();
       }
@@ -259,6 +282,8 @@ __global__ __launch_bounds__(
     commit_copies();
   };
 
+  const KeyDescales<kFp8Keys> descales{reinterpret_cast<float*>(shared + kShape.descales())};
+  descales.load(args, work, thread);
   DecodeState<kDBlocks> state;
   state.clear();
   Fragment q[kDBlocks] = {};
@@ -269,45 +294,37 @@ __global__ __launch_bounds__(
       wait_for_copies<0>();
       __syncthreads();
     }
-    const Tile q_tile{base + kShape.q()};
+    const SharedTile<kHeadDim> q_tile{base + kShape.q()};
     load_rows<kHeadDim, kThreads>(q_tile, args, rows, thread);
     commit_copies();
     for (int step = 0; step < kAhead; ++step) load_kv(step);
     wait_for_copies<kAhead>();
     __syncthreads();
-#pragma unroll
-    for (int k = 0; k < kDBlocks; ++k) q[k] = LdmatrixByColumns<kHeadDim>(q_tile, lane).load(0, k);
+    Products::load_queries(q, q_tile, lane);
   }
-  const float scale = exponent_scale(args);
+  const float scale = fmaxf(exponent_scale(args) * descales.k(), kLeastExponentScale);
 
 #pragma unroll 1
   for (int step = 0; step < range.count(); ++step) {
     note_step(args, step);
     const int n_block = scan_tile(args.scan, range, work.wave_parity, step), stage = step % kStages;
-    const int first_key = n_block * kTile.block_n + warp * DecodeShape::kWarpKeys;
+    const int first_key = n_block * kTile.block_n + warp * kShape.warp_keys();
     // load: this tile has arrived for every thread, and every warp is past the tile before, or past Q
     wait_for_copies<kAhead - 1>();
     __syncthreads();
     load_kv(step + kAhead);
 
     // compute: S = Q K^T, P, O += P V
-    WarpAccumulator<1, 1> s;
+    typename Products::Scores s;
     s.clear();
-    const auto k_view = LdmatrixByRows<kHeadDim>(Tile{base + kShape.k(stage)}, lane).at(warp, 0);
-#pragma unroll
-    for (int k = 0; k < kDBlocks; ++k) {
-      const Fragment left[1] = {q[k]};
-      step_abt<kType>(s, left, k_view, k, AllBlocks{});
-    }
+    Products::multiply_keys(s, q, Tile{base + kShape.k(stage)}, warp, lane);
     const TileLogEntry entry(kObserved ? args.log : DeviceTileLog{}, step, work.batch, work.first_head,
                              work.first_block, n_block);
     if (entry.open()) log_warp_scores(entry, args, band, rows, s, first_key, lane);
     mask_rows(s, args, SeenKeys(band, rows, lane), range.full(n_block), first_key, lane);
-    shared_softmax_step(s, state, exchange, scale, warp, lane);
-    if (entry.open()) entry.add(&DeviceTileState::probs, block_sum(s, rounded<kType>));
-    multiply_probs<kType>(state.out, s,
-                          LdmatrixByColumns<kHeadDim>(Tile{base + kShape.v(stage)}, lane).at(warp, 0),
-                          AllBlocks{});
+    shared_softmax_step<Products::kLog2Factor>(s, state, exchange, scale, warp, lane);
+    if (entry.open()) entry.add(&DeviceTileState::probs, block_sum(s, rounded<Products::kProbs>));
+    Products::multiply_values(state.out, s, Tile{base + kShape.v(stage)}, warp, lane);
     if (entry.open()) log_state(entry, state, rows, args.head_dim, warp, lane);
   }
 
@@ -315,9 +332,10 @@ __global__ __launch_bounds__(
   __syncthreads();
   auto* const parts = reinterpret_cast<float*>(shared);
   float* const maxima = exchange.values[kShape.warps()];
-  leave_part<kShape>(state, parts, exchange, maxima, warp, lane);
+  leave_part<Products, kShape>(state, parts, exchange, maxima, warp, lane);
   __syncthreads();
-  finish_tile<kType, kShape>(args, decode, rows, parts, exchange, maxima, work.split, thread);
+  finish_tile<kType, kShape, Products::kLog2Factor>(args, decode, rows, parts, exchange, maxima, descales,
+                                                    work.split, thread);
 }
 
 }  // namespace tilescope::sm80

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launches of gpu:decode's two passes, of one type and compiled head dimension.
+// The launches of gpu:decode's two passes, of one type and compiled head dimension, by the type of its keys.
 #pragma once
 
 #include "gpu/kernels/decode/combine.cuh"
@@ -8,7 +8,7 @@
 
 namespace tilescope {
 
-template <ElementType kType, int kHeadDim>
+template <ElementType kType, int kHeadDim, bool kFp8Keys>
 void launch_decode(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   const AttentionProblem& problem = program.problem;
   const DecodeArguments decode{program.splits, program.pack_gqa ? static_cast<int>(problem.group_size()) : 1,
@@ -19,14 +19,16 @@ void launch_decode(const TileProgram& program, const KernelArguments& arguments,
   const auto launch = [&](auto* kernel) {
     launch_ctas(kernel, program.name, grid, shape, stream, arguments, decode);
   };
-  if (program.name == PassName::combine) return launch(sm80::decode_combine<kType, kHeadDim>);
+  if constexpr (!kFp8Keys) {
+    if (program.name == PassName::combine) return launch(sm80::decode_combine<kType, kHeadDim>);
+  }
   const bool paged = arguments.kv_pages.entries != nullptr, observed = arguments.log.states != nullptr;
   if (paged) {
-    return observed ? launch(sm80::decode_forward<kType, kHeadDim, true, true>)
-                    : launch(sm80::decode_forward<kType, kHeadDim, false, true>);
+    return observed ? launch(sm80::decode_forward<kType, kHeadDim, kFp8Keys, true, true>)
+                    : launch(sm80::decode_forward<kType, kHeadDim, kFp8Keys, false, true>);
   }
-  observed ? launch(sm80::decode_forward<kType, kHeadDim, true, false>)
-           : launch(sm80::decode_forward<kType, kHeadDim, false, false>);
+  observed ? launch(sm80::decode_forward<kType, kHeadDim, kFp8Keys, true, false>)
+           : launch(sm80::decode_forward<kType, kHeadDim, kFp8Keys, false, false>);
 }
 
 }  // namespace tilescope

@@ -10,10 +10,11 @@ namespace tilescope::sm80 {
 
 /// Rows of kCols elements. The 16-byte chunks of a row are permuted by XOR with the row's number modulo 8, so
 /// that the same chunk of eight consecutive rows covers all 32 banks: ldmatrix, cp.async and the stores of
-/// accumulators are free of conflicts.
+/// accumulators are free of conflicts. Of rows of four chunks it is half the row's number modulo 4.
 template <int kCols>
 struct SharedTile {
-  static_assert(kCols % 64 == 0, "the swizzle permutes groups of eight 16-byte chunks");
+  static_assert(kCols % 64 == 0 || kCols == 32,
+                "the swizzle permutes groups of eight 16-byte chunks, or four");
   static constexpr int kRowBytes = 2 * kCols;
   static constexpr int kChunks = kCols / 8;
 
@@ -22,7 +23,7 @@ struct SharedTile {
   static constexpr int bytes(int rows) { return rows * kRowBytes; }
 
   __device__ __forceinline__ std::uint32_t chunk_address(int row, int chunk) const {
-    return base + row * kRowBytes + ((chunk ^ (row & 7)) << 4);
+    return base + row * kRowBytes + ((chunk ^ (kCols == 32 ? row >> 1 & 3 : row & 7)) << 4);
   }
 
   /// Stores an accumulator's two row halves, rounded and packed, at rows 16 * row_block, columns
@@ -47,6 +48,7 @@ enum class MatrixOrder : std::uint8_t {
 template <int kCols, MatrixOrder kOrder>
 struct TileView {
   using Tile = SharedTile<kCols>;
+  static_assert(kCols % 64 == 0);
 
   std::uint32_t base;    // of the rows and of the group of 64 columns that hold the corner
   std::uint32_t offset;  // this lane's row, and its chunk within the group, swizzled

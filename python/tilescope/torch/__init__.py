@@ -42,6 +42,9 @@ def _require_problem(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *call: A
         return
     if v.shape[-1:] != k.shape[-1:]:
         raise bad_input("v", f"a tensor of shape {tuple(v.shape)}", "must have the columns of k: operators know no others")
+    for name, tensor in (("k", k), ("v", v)):
+        if tensor.dtype != q.dtype:
+            raise bad_input(name, f"a tensor of {tensor.dtype}", f"must hold {q.dtype} like q; pools of pages may be of float8_e4m3fn")
     layout, causal, window, scale, dropout = call
     Problem.of(q, k, v, layout=layout, causal=causal, window=window, scale=scale, dropout=dropout)
     if len(_accepted) < operators.MOST_WAYS:
@@ -74,6 +77,8 @@ def attention(
     return_lse: bool = False,
     page_table: Any = None,
     key_lengths: Any = None,
+    descale_k: Any = None,
+    descale_v: Any = None,
 ) -> Any:
     """Softmax attention of q (B, H, Nq, D) over k and v (B, Hkv, Nk, D), with gradients.
 
@@ -84,7 +89,8 @@ def attention(
     With `page_table`, integers (B, pages of a sequence), k and v are pools (pages, Hkv, page_size, D), with
     ``layout="bnhd"`` (pages, page_size, Hkv, D), and sequence b has its first ``key_lengths[b]`` keys in the pages
     ``page_table[b]``: as `tilescope.paged_attention`, forward alone. The table is looked at on the host; an entry that
-    names no page is refused before anything is launched. Autocast leaves pools as they are.
+    names no page is refused before anything is launched. Autocast leaves pools as they are. Pools of float8_e4m3fn stand
+    beside wider queries, and what they hold is multiplied by ``descale_k`` and ``descale_v``: numbers, or (B, Hkv).
 
     Returns out, or with ``return_lse`` also lse (B, H, Nq) float32, which carries no gradient.
     """
@@ -93,8 +99,11 @@ def attention(
     if page_table is not None or key_lengths is not None:
         _require_forward_with_table(page_table, key_lengths, dropout, seed, backward)
         options = operators.Options.of(q, causal=causal, window=(left, right), scale=scale, kernel=kernel, tile=tile)
-        out, lse = paged_attention(q, k, v, page_table, key_lengths, options, layout)
+        out, lse = paged_attention(q, k, v, page_table, key_lengths, options, layout, (descale_k, descale_v))
         return (out, lse) if return_lse else out
+    for name, descale in (("descale_k", descale_k), ("descale_v", descale_v)):
+        if descale is not None:
+            raise bad_input(name, "given", "must be left out without page_table: pools alone have descales")
     if torch.is_autocast_enabled(q.device.type):
         q, k, v = (tensor.to(torch.get_autocast_dtype(q.device.type)) for tensor in (q, k, v))
     _require_problem(q, k, v, layout, causal, (left, right), scale, dropout)
@@ -170,20 +179,12 @@ def _four_dimensions(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def register_transformers(name: str = "tilescope") -> None:
-    """Offers `attention` to Hugging Face transformers as ``attn_implementation=name``."""
-    try:
-        from transformers import AttentionInterface
-    except ImportError:
-        from ..errors import MissingPackage
+    """Offers `attention` to Hugging Face transformers as ``attn_implementation=name``.
 
-        raise MissingPackage("transformers is missing: pip install transformers") from None
+    A sequence of a padded batch, or of those packed side by side whose ``position_ids`` begin anew, is computed alone;
+    what stands for padding is 0. Sliding windows are those of the model. What else a model asks for, a soft cap or a
+    sink, is refused by name, and so is a mask with a hole.
+    """
+    from .huggingface import register
 
-    def implementation(module, query, key, value, attention_mask=None, scaling=None, dropout=0.0, **options):
-        if attention_mask is not None:
-            raise bad_input("attention_mask", "a tensor", "must be None: pad nothing, or pack sequences of one length")
-        causal = options.get("is_causal")
-        causal = getattr(module, "is_causal", True) if causal is None else causal
-        out = attention(query, key, value, causal=causal and query.shape[2] > 1, scale=scaling, dropout=dropout)
-        return out.transpose(1, 2), None
-
-    AttentionInterface.register(name, implementation)
+    register(name, attention)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from .. import _native
+from ..arrays import _NOWHERE
 from ..errors import bad_input
 from ..kernel_use import kernel_use
 from ..paged import _checked, _pages_of
@@ -21,7 +22,7 @@ _ENTRIES_A_SECTOR = 8  # kernels load whole ones
 @torch.compiler.disable
 def paged_attention(
     q: torch.Tensor, k_pages: torch.Tensor, v_pages: torch.Tensor, page_table: Any, key_lengths: Sequence[int],
-    options: Options, layout: str,
+    options: Options, layout: str, descales: tuple[Any, Any] = (None, None),
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """out and lse, of q and pools in `layout`; as `tilescope.paged_attention`.
 
@@ -29,9 +30,13 @@ def paged_attention(
     """
     if torch.is_grad_enabled() and (q.requires_grad or k_pages.requires_grad or v_pages.requires_grad):
         raise bad_input("page_table", "given", "has no backward pass: call it under torch.no_grad()")
+    heads_kv = k_pages.shape[1 if layout == "bhnd" else 2] if k_pages.dim() == 4 else 0
+    given = {name: _numbers(name, descale, (q.shape[0], heads_kv))
+             for name, descale in zip(("descale_k", "descale_v"), descales) if descale is not None}  # fmt: skip
     problem, table = _checked(
         q, k_pages, v_pages, _on_host(page_table), _integers(key_lengths), causal=options.causal,
         window=(options.window_left, options.window_right), scale=options.scale, layout=layout,
+        **dict.fromkeys(given, "given"),
     )  # fmt: skip
     if layout == "bnhd":
         q, k_pages, v_pages = (tensor.transpose(1, 2) for tensor in (q, k_pages, v_pages))
@@ -40,14 +45,27 @@ def paged_attention(
     out, lse = operators._out_like(q), operators._lse_of(q, True)
     tile = (options.block_m, options.block_n) if options.block_m else None
     if q.is_cuda:
-        _launch(problem, table, q, k_pages, v_pages, out, lse, options.kernel, tile)
+        _launch(problem, table, q, k_pages, v_pages, out, lse, options.kernel, tile, given)
     else:
         _native.attention_forward(
             problem._handle, kernel_use(options.kernel or None, tile, None),
             *(operators._place(tensor) for tensor in (q, k_pages, v_pages, out, lse)),
+            (_NOWHERE, *(operators._place(given[name][:, :, None, None]) if name in given else _NOWHERE
+                         for name in ("descale_k", "descale_v"))),
             pages=_pages_of(table, k_pages.shape[0]),
         )  # fmt: skip
     return out.transpose(1, 2) if layout == "bnhd" else out, lse
+
+
+def _numbers(name: str, descale: Any, shape: tuple[int, int]) -> torch.Tensor:
+    """A number of each sequence and key head, in host memory."""
+    numbers = torch.as_tensor(descale, dtype=torch.float32).cpu()
+    if numbers.dim() != 0 and tuple(numbers.shape) != shape:
+        raise bad_input(name, f"a tensor of shape {tuple(numbers.shape)}", f"must be a number or have the shape {shape}")
+    least, most = _native.descale_range()
+    if not bool(((numbers >= least) & (numbers <= most)).all()):
+        raise bad_input(name, numbers.flatten()[0].item(), f"must lie in {least:g} ... {most:g}")
+    return numbers.expand(shape).contiguous()
 
 
 def _on_host(page_table: Any) -> Any:
@@ -58,7 +76,7 @@ def _integers(key_lengths: Any) -> Any:
     return key_lengths.tolist() if isinstance(key_lengths, torch.Tensor) else key_lengths
 
 
-def _launch(problem, table, q, k_pages, v_pages, out, lse, kernel, tile):
+def _launch(problem, table, q, k_pages, v_pages, out, lse, kernel, tile, descales):
     """Enqueues the passes on torch's current stream of q's device; pools are read in place."""
     with torch.cuda.device(q.device):
         q = operators._fitting(q)
@@ -77,6 +95,7 @@ def _launch(problem, table, q, k_pages, v_pages, out, lse, kernel, tile):
         tables = [padded.to(q.device)]
         if problem.key_lengths:
             tables.append(torch.tensor(problem.key_lengths, dtype=torch.int32, device=q.device))
+        tables += [descales[name].to(q.device) for name in ("descale_k", "descale_v") if name in descales]
         launch.enqueue(
             torch._C._cuda_getCurrentRawStream(q.device.index),
             [tensor.data_ptr() for tensor in (*tensors.values(), *made, *tables)], 0, 0,

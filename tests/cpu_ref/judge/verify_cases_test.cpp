@@ -17,7 +17,8 @@ TEST_CASE("every case is valid, and no two are the same") {
       for (const VerifyCase& c : verify_cases(tile, size)) {
         CHECK_NOTHROW(validate(c.problem));
         CHECK(c.tile == tile);
-        CHECK((c.direction == Direction::forward) == (is_fp8(c.problem.dtype) || c.problem.page_size > 0));
+        CHECK((c.direction == Direction::forward) ==
+              (is_fp8(c.problem.kv_type()) || c.problem.page_size > 0));
         CHECK(c.problem.seed != 0);
         CHECK(seen.insert(describe(c.problem)).second);  // the seed is part of it
       }

@@ -46,6 +46,7 @@ TEST_CASE("split and packed, random problems lie within the judge's bound, and d
     if (random.chance(0.3)) p = random.padded(p);
     if (random.chance(0.3)) p.seqlen_q = random.between(1, 3);
     if (seed % 2 == 0) p = random.masked(p);
+    if (seed % 4 == 1) p = random.with_fp8_keys(p);
     ProgramOptions options = ProgramOptions::with_tile(tile);
     options.splits = random_policy(random, tile.block_n);
     options.pack_gqa = random.chance(0.5);
@@ -66,6 +67,34 @@ TEST_CASE("split and packed, random problems lie within the judge's bound, and d
     check_log();
     for (PassLog& log : observer.passes) log.has_accesses = false;  // as a GPU kernel's
     check_log();
+  }
+}
+
+TEST_CASE("fp8 keys beside wider queries: results of the same numbers stored wide, and half of the bytes") {
+  for (const ElementType dtype : {ElementType::fp32, ElementType::fp16}) {
+    AttentionProblem narrow{
+        .batch = 2, .heads = 6, .heads_kv = 3, .seqlen_q = 5, .seqlen_k = 70, .head_dim = 24, .dtype = dtype};
+    narrow.key_lengths = {70, 33};
+    AttentionProblem wide = narrow;
+    narrow.kv_dtype = ElementType::fp8e4m3;
+    narrow.descales.k = {.value = 0.25};
+    narrow.descales.v = {.value = 2.0};
+    TensorSet of_narrow = random_inputs(narrow), of_wide(wide);
+    of_wide[TensorName::q] = of_narrow[TensorName::q].as(dtype);
+    for (const TensorName name : {TensorName::k, TensorName::v}) {
+      Tensor& values = of_wide.allocate(name);
+      for (std::int64_t i = 0; i < values.shape().elements(); ++i) {
+        values.set(i, of_narrow[name].get(i) * of_narrow.descale(name, 0, 0, 0));
+      }
+    }
+    const ProgramOptions options = ProgramOptions::with_tile({16, 16});
+    run_forward(options, of_narrow);
+    run_forward(options, of_wide);
+    CHECK(same_bits(of_narrow[TensorName::out], of_wide[TensorName::out]));
+    CHECK(same_bits(of_narrow[TensorName::lse], of_wide[TensorName::lse]));
+    for (const TensorName name : {TensorName::k, TensorName::v}) {
+      CHECK(tensor_extent(wide, name).bytes() == element_bytes(dtype) * tensor_extent(narrow, name).bytes());
+    }
   }
 }
 

@@ -34,6 +34,13 @@ void check_same(const TensorSet& a, const TensorSet& b) {
   CHECK(same_bits(a[lse], b[lse]));
 }
 
+/// Keys and values stored in fp8, whose rows are whole 16 bytes, with a descale of each head or without.
+void fp8_keys(AttentionProblem& problem, bool descaled) {
+  problem.kv_dtype = ElementType::fp8e4m3;
+  problem.head_dim = std::max<std::int64_t>(16, problem.head_dim / 16 * 16);
+  if (descaled) problem.descales.k = problem.descales.v = {Descale::From::random};
+}
+
 TEST_CASE("gpu:decode: random problems, split and packed in any way, each tile as its mirror's") {
   const Kernel& kernel = decode_kernel().row;
   for (unsigned seed = 1; seed <= 24; ++seed) {
@@ -47,9 +54,10 @@ TEST_CASE("gpu:decode: random problems, split and packed in any way, each tile a
     if (random.chance(0.2)) problem.softmax_scale = -0.2;
     if (random.chance(0.4)) problem = random.padded(problem);
     if (random.chance(0.4)) problem.page_size = std::int64_t{8} << random.between(0, 5);
+    if (seed % 3 == 0) fp8_keys(problem, random.chance(0.5));
     const SplitPolicy policies[] = {{},
                                     {Kind::number, random.between(1, 9)},
-                                    {Kind::fixed, tile.block_n * random.between(1, 3)},
+                                    {Kind::fixed, 2 * tile.block_n * random.between(1, 3)},
                                     {Kind::automatic, 30}};
     const ProgramOptions options = decode_options(problem, policies[seed % 4], random.chance(0.5));
     CAPTURE(seed);
@@ -89,8 +97,7 @@ TEST_CASE("gpu:decode: heads that are packed, and rows that lie apart, change no
   CHECK(same_bits(apart, packed[out]));
 }
 
-TEST_CASE("gpu:decode: pages, of any size and in any order, change no bit") {
-  const AttentionProblem problem = two_sequences(450);
+void check_pages(const AttentionProblem& problem) {
   const ProgramOptions options = decode_options(problem, {Kind::number, 3}, true);
   const TensorSet contiguous = run(with_inputs(problem), options);
   for (const std::int64_t page_size : {8, 16, 64, 256, 512}) {
@@ -105,6 +112,15 @@ TEST_CASE("gpu:decode: pages, of any size and in any order, change no bit") {
     inputs.lay_out_in_pages(other);
     check_same(run(std::move(inputs), options), contiguous);
   }
+}
+
+TEST_CASE("gpu:decode: pages, of any size and in any order, change no bit") {
+  check_pages(two_sequences(450));
+  AttentionProblem narrow = two_sequences(450);
+  fp8_keys(narrow, true);
+  check_pages(narrow);
+  narrow.head_dim = 64;
+  check_pages(narrow);
 }
 
 TEST_CASE("gpu:flash2-mma: pages, of any size and in any order, change no bit") {
@@ -141,6 +157,22 @@ TEST_CASE("gpu:flash2-mma: random problems in pages, each tile as its mirror's")
     problem.page_size = std::int64_t{8} << random.between(0, 6);
     CAPTURE(seed);
     judge_on_device(kernel, problem, kernel.default_options(problem), Direction::forward, seed % 2 == 0);
+  }
+}
+
+TEST_CASE("gpu:decode: descales of a power of two are the scale's and the output's") {
+  AttentionProblem plain = two_sequences(450), descaled = plain;
+  plain.kv_dtype = descaled.kv_dtype = ElementType::fp8e4m3;
+  descaled.descales.k = {.value = 0.5};
+  descaled.descales.v = {.value = 4.0};
+  plain.softmax_scale = 0.5 * descaled.scale();
+  const ProgramOptions options = decode_options(plain, {Kind::number, 3}, true);
+  const TensorSet as_scale = run(with_inputs(plain), options),
+                  as_descale = run(with_inputs(descaled), options);
+  CHECK(same_bits(as_scale[lse], as_descale[lse]));
+  const Tensor &expected = as_scale[out], &actual = as_descale[out];
+  for (std::int64_t i = 0; i < expected.shape().elements(); ++i) {
+    REQUIRE(actual.get(i) == 4.0f * expected.get(i));
   }
 }
 

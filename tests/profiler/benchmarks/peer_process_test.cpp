@@ -68,7 +68,9 @@ TEST_CASE("peers are told of pages, the mask and the score modifiers that are th
     *'"mask":{"kind":"sink","numbers":[4]}'*'"page_size":16'*'"score_mods":{"softcap":50.0}'*) echo '{"samples_s": [1.0]}';;
     *) echo '{"lacks": "another problem"}';; esac
     read request; case $request in
-    *'"mask":null'*'"page_size":0'*'"score_mods":{}'*) echo '{"samples_s": [1.0]}';; esac)"),
+    *'"kv_dtype":"fp32"'*'"mask":null'*'"page_size":0'*'"score_mods":{}'*) echo '{"samples_s": [1.0]}';; esac
+    read request; case $request in
+    *'"kv_dtype":"fp8e4m3"'*) echo '{"samples_s": [1.0]}';; esac)"),
                       5);
   AttentionProblem problem = kProblem;
   problem.page_size = 16;
@@ -77,6 +79,9 @@ TEST_CASE("peers are told of pages, the mask and the score modifiers that are th
   problem.score_mods.softcap = 50;
   CHECK(process.time("a:b", problem, Direction::forward, {}).lacks.empty());
   CHECK(process.time("a:b", kProblem, Direction::forward, {}).lacks.empty());
+  AttentionProblem narrow = kProblem;
+  narrow.kv_dtype = ElementType::fp8e4m3;
+  CHECK(process.time("a:b", narrow, Direction::forward, {}).lacks.empty());
 }
 
 TEST_CASE("a missing interpreter or library is named, with what works instead") {

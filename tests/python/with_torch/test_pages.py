@@ -37,6 +37,44 @@ def test_tensors_give_the_bits_of_arrays(layout, dtype):
         assert np.array_equal(out.numpy(), expected) and np.array_equal(own_lse.numpy(), lse)
 
 
+def test_pools_in_fp8_beside_wider_queries():
+    q = torch.from_numpy(_RANDOM.standard_normal((3, 4, 2, 24)).astype(np.float32))
+    pools = [torch.from_numpy(pool).to(torch.float8_e4m3fn) for pool in _pools()]
+    given = {"page_table": _table(), "key_lengths": _LENGTHS}
+    with torch.no_grad():
+        plain = attention(q, *pools, **given)
+        assert torch.equal(plain, attention(q, *(pool.float() for pool in pools), **given))
+        scaled = attention(q, *(s * pool.float() for s, pool in zip((0.5, 4.0), pools)), **given)
+        assert torch.equal(scaled, attention(q, *pools, **given, descale_k=0.5, descale_v=4.0))
+        of_heads = torch.tensor([[1.0, 2.0], [1.0, 1.0], [8.0, 0.5]])  # (B, Hkv)
+        mixed = attention(q, *pools, **given, descale_k=of_heads / 4, descale_v=of_heads)
+        for sequence, numbers in enumerate(of_heads.tolist()):
+            for head, number in enumerate(numbers):
+                alone = attention(q, *pools, **given, descale_k=number / 4, descale_v=number)
+                heads = slice(2 * head, 2 * head + 2)
+                assert torch.equal(mixed[sequence, heads], alone[sequence, heads])
+    assert not torch.equal(scaled, plain)
+
+
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        ({"descale_k": 0.5}, "descales are of fp8, not of fp16"),
+        ({"k": torch.float8_e4m3fn}, "must hold torch.float8_e4m3fn like k"),
+        ({"k": torch.float8_e4m3fn, "v": torch.float8_e4m3fn, "descale_v": torch.ones(3)}, "descale_v"),
+        ({"k": torch.float8_e4m3fn, "v": torch.float8_e4m3fn, "descale_v": 1e9}, r"1e-06 ... 1e\+06"),
+        ({"k": torch.float8_e5m2, "v": torch.float8_e5m2}, "must hold torch.float16 like q"),
+    ],
+)
+def test_what_pools_in_fp8_do_not_go_with_is_refused(change, told):
+    q = torch.zeros(3, 4, 2, 24, dtype=torch.float16)
+    k, v = (torch.from_numpy(pool).to(change.pop(name, torch.float16)) for name, pool in zip("kv", _pools()))
+    with pytest.raises(ts.BadInput, match=told):
+        attention(q, k, v, page_table=_table(), key_lengths=_LENGTHS, **change)
+    with pytest.raises(ts.BadInput):
+        attention(q, q.to(torch.float8_e4m3fn), q.to(torch.float8_e4m3fn))
+
+
 @pytest.mark.parametrize(
     "change, told",
     [

@@ -318,6 +318,7 @@ TEST_CASE("the same of split keys and packed heads, which compute what whole one
     testing::draw_splits(options, tile, random);
     if (seed % 2 == 0) p = random.modified(p);
     if (seed % 4 == 3) p = random.with_value_dim(p);
+    if (seed % 4 == 1) p = random.with_fp8_keys(p);
     CAPTURE(seed);
     CAPTURE(describe(p));
     CAPTURE(to_string(options.splits));
@@ -342,6 +343,23 @@ TEST_CASE("the same of split keys and packed heads, which compute what whole one
     CHECK(combine.sm_l2_read_bytes == partials + sinks);
     CHECK(combine.sm_l2_write_bytes == closed_form_bytes(forward().front()).sm_l2_write_bytes);
   }
+}
+
+TEST_CASE("keys and values in fp8 move half the bytes of 16-bit ones, and all else the same") {
+  AttentionProblem p{
+      .batch = 3, .heads = 32, .heads_kv = 4, .seqlen_k = 1000, .head_dim = 128, .dtype = ElementType::bf16};
+  ProgramOptions options = ProgramOptions::with_tile({16, 128});
+  options.pack_gqa = true;
+  const auto bytes = [&] {
+    return closed_form_bytes(build_programs(Algorithm::flash2, Direction::forward, p, options).front());
+  };
+  const ClosedFormBytes wide = bytes();
+  p.kv_dtype = ElementType::fp8e4m3;
+  const ClosedFormBytes narrow = bytes();
+  constexpr std::int64_t kElements = std::int64_t{2} * 3 * 4 * 1000 * 128;
+  CHECK(wide.sm_l2_read_bytes - narrow.sm_l2_read_bytes == kElements);
+  CHECK(wide.compulsory_read_bytes - narrow.compulsory_read_bytes == kElements);
+  CHECK(wide.sm_l2_write_bytes == narrow.sm_l2_write_bytes);
 }
 
 TEST_CASE("a group packed into one tile loads K and V once where heads apart load them g times") {
