@@ -50,6 +50,9 @@ struct Arithmetic {
   /// cut as its own (Fp8Sums), but where rescaling is conditional, P is rounded to other numbers, of which
   /// other bits are cut.
   double fp8_sum_error = 0;
+  /// S and dP are stored in the element type, and their sums have another order than a mirror's: some are
+  /// rounded to the other side.
+  bool stores_scores = false;
 
   double sum_error(ElementType type) const { return is_fp8(type) ? fp8_sum_error : 0.0; }
 };
