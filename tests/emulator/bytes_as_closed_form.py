@@ -13,10 +13,12 @@ import sys
 import tempfile
 
 PROGRAM = sys.argv[1]
-# kernel and choices, queries, keys, head_dim, type, passes, whether what is written is equal too (gpu:standard writes
-# lse by one lane a row, a sector each), and what else the problem has.
+# kernel and choices, queries, keys, head_dim, type, passes, whether what is written is equal too (gpu:standard
+# writes lse by one lane a row, a sector each), and what else the problem has.
 CASES = [
     ("gpu:standard", 128, 128, 64, "fp16", "fwd", False),
+    ("gpu:standard-mma", 256, 208, 64, "fp16", "fwd+bwd", True),
+    ("gpu:standard-mma", 128, 192, 128, "bf16", "fwd", True),
     ("gpu:flash1", 128, 128, 64, "fp16", "fwd", True),
     ("gpu:flash1-mma", 256, 200, 64, "fp16", "fwd", True),
     ("gpu:flash1-mma", 128, 200, 128, "bf16", "fwd", True),

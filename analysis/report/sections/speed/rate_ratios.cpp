@@ -51,8 +51,8 @@ double median_error(const RunSummary& run) {
   for (const PassRecord* pass : run.passes) {
     if (!pass->time) continue;
     const TimeRecord& time = *pass->time;
-    const double samples = static_cast<double>(
-        time.samples.value_or(static_cast<std::int64_t>(time.samples_s.size())));
+    const double samples =
+        static_cast<double>(time.samples.value_or(static_cast<std::int64_t>(time.samples_s.size())));
     if (samples < 1) return 0;
     const double error = of_median * time.noise * time.median_s / std::sqrt(samples);
     variance += error * error;
