@@ -159,7 +159,8 @@ Document make_report(const ReportRecords& all) {
                           all.ceilings,
                           summarize(all.claims),
                           all.claims_ceilings,
-                          all.claims_commands};
+                          all.claims_commands,
+                          all.claims};
   document.for_texts = {claims_matrix(evidence), findings_section(evidence)};
 
   if (document.sections.size() <= kFewSections) {

@@ -36,6 +36,7 @@ struct Evidence {
   std::vector<RunSummary> on_device = {};            // measured for single claims: ReportRecords::claims
   std::vector<CeilingsRecord> device_ceilings = {};  // the same
   std::vector<KernelRecord> device_commands = {};    // the same, of other programs' kernels
+  std::vector<RunRecord> device_records = {};        // what on_device was made from
 };
 
 struct Claim {
