@@ -52,10 +52,10 @@ TermScale largest(const std::vector<TermScale>& rows);
 /// One (query, key) pair that the mask lets through.
 struct PairTerms {
   double abs_score = 0;             // |scale| * sum of |q k|, and what modifiers add
-  double scaled = 0;                // |scale * sum of q k|
   double prob = 0, kept = 0;        // P, and what dropout multiplies it by
   double derivative = 1;            // of the score's modifiers
   double dprob = 0, abs_dprob = 0;  // dP with dropout, and the sum of its absolute products
+  double scaled = 0;                // |scale * sum of q k|
   void add_to_out(TermScale& out, double v_max) const;
   void add_to_dv(TermScale& dv, double abs_lse, double dout_max) const;
 };

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -75,6 +76,10 @@ Judgement judge_number(const Circumstances& printed, const Circumstances& here, 
 
 /// The table that opens the page of claims: a row a claim, under headings of their papers.
 Section claims_matrix(const Evidence& evidence);
+
+/// FlashAttention's Figure 2, left and middle, on kernels that differ in the order alone; nothing without
+/// their records.
+std::optional<Section> figure2_on_tensor_cores(const Evidence& evidence);
 
 /// What is new, a row a finding; those that the records have numbers for.
 Section findings_section(const Evidence& evidence);

@@ -77,19 +77,6 @@ Range dram_constants(const DramSweep& sweep) {
   return range;
 }
 
-/// What `ceilings` saw a copy reach on a device; 0: nobody looked. [byte/s]
-double dram_ceiling(const Evidence& evidence, const std::string& device) {
-  for (const std::vector<CeilingsRecord>* records : {&evidence.ceilings, &evidence.device_ceilings}) {
-    for (const CeilingsRecord& record : *records) {
-      if (record.measured.device != device) continue;
-      for (const MeasuredCeiling& ceiling : record.measured.ceilings) {
-        if (ceiling.name == "dram_copy") return ceiling.per_second;
-      }
-    }
-  }
-  return 0;
-}
-
 /// GPT-2 medium by tiles of `rows` queries, fewest keys first.
 std::vector<const RunSummary*> by_block(const std::vector<RunSummary>& runs, int rows) {
   std::vector<const RunSummary*> found;
@@ -136,6 +123,18 @@ std::vector<WindowSweep> window_sweeps(const std::vector<RunSummary>& runs) {
 }
 
 }  // namespace
+
+double dram_copy_rate(const Evidence& evidence, const std::string& device) {
+  for (const std::vector<CeilingsRecord>* records : {&evidence.ceilings, &evidence.device_ceilings}) {
+    for (const CeilingsRecord& record : *records) {
+      if (record.measured.device != device) continue;
+      for (const MeasuredCeiling& ceiling : record.measured.ceilings) {
+        if (ceiling.name == "dram_copy") return ceiling.per_second;
+      }
+    }
+  }
+  return 0;
+}
 
 bool BlockPoint::by_rule() const {
   return run->tile.block_m <= std::min<std::int64_t>(run->tile.block_n, run->problem().head_dim);
@@ -249,7 +248,7 @@ Judgement figure2_middle_time(const Evidence& evidence) {
   constexpr double kBound = 0.5;  // of what a copy reaches, from which on bytes can be said to set a time
   const std::vector<const RunSummary*> blocks = by_block(evidence.on_device, kRows);
   if (blocks.size() < 2) return {};
-  const double most = dram_ceiling(evidence, device_name(*blocks[0]));
+  const double most = dram_copy_rate(evidence, device_name(*blocks[0]));
   std::size_t falls = 0, bound = 0;
   std::string text;
   for (std::size_t i = 0; i < blocks.size(); ++i) {

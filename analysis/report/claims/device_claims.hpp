@@ -44,6 +44,8 @@ std::string unfused_time(const Evidence& evidence);
 std::string order_bytes(const Evidence& evidence);
 std::string order_times(const Evidence& evidence);
 
+/// What `ceilings` saw a copy reach on a device; 0: nobody looked. [byte/s]
+double dram_copy_rate(const Evidence& evidence, const std::string& device);
 /// Null where nobody looked.
 const MeasuredCeiling* find_ceiling(const CeilingsRecord& record, std::string_view name);
 /// "3.16 +- 0.02 TB/s": the fastest run, and how far runs lie apart.

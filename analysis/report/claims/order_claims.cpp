@@ -239,4 +239,41 @@ Judgement training_gains(const Evidence& evidence) {
                      "attention fused, all else the same: numbers above");
 }
 
+std::optional<Section> figure2_on_tensor_cores(const Evidence& evidence) {
+  Table table{
+      "GPT-2 medium (B64 H16 N1024 D64, fp16, without mask and dropout) on tensor cores: one order by the "
+      "size of its blocks, "
+      "then the orders at one size. Times are medians of single launches, L2 cold, with the standard error "
+      "of 95 of 100.",
+      {{"device"},
+       {"direction"},
+       {"kernel"},
+       {"tile"},
+       {"GB at SM<->L2", true},
+       {"GB at DRAM", true},
+       {"ms", true},
+       {"of a copy's DRAM rate", true}},
+      {}};
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    for (const char* kernel : {kFlash1, kStandard, kFlash2}) {
+      for (const RunSummary& run : evidence.on_device) {
+        if (run.run->kernel != kernel || run.direction != direction || !run.measured_dram ||
+            !run.measured_sm_l2 || !run.median_seconds || !is_gpt2_medium(run.problem())) {
+          continue;
+        }
+        const double bytes = static_cast<double>(run.measured_dram->total());
+        const double most = dram_copy_rate(evidence, device_name(run));
+        table.rows.push_back(
+            {short_device(run), std::string(to_string(direction)), run.run->kernel, to_string(run.tile),
+             fmt::format("{:.2f}", 1e-9 * static_cast<double>(run.measured_sm_l2->total())),
+             fmt::format("{:.2f}", 1e-9 * bytes), time_text(run),
+             most == 0 ? "-" : fmt::format("{:.0f} %", 100 * bytes / *run.median_seconds / most)});
+      }
+    }
+  }
+  if (table.rows.empty()) return std::nullopt;
+  std::ranges::stable_sort(table.rows, {}, [](const auto& row) { return row.front(); });
+  return Section{"figure2-measured", "Figure 2 on tensor cores", {std::move(table)}};
+}
+
 }  // namespace tilescope

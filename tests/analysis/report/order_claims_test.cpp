@@ -17,7 +17,7 @@ using testing::fixed_record;
 struct Timed {
   const char* kernel;
   Direction direction;
-  double seconds;
+  double seconds;               // 0: not timed
   std::int64_t dram_bytes = 0;  // 0: not counted
   double noise = 0;
 };
@@ -32,28 +32,32 @@ AttentionProblem gpt2_medium() {
           .dtype = ElementType::fp16};
 }
 
-RunEntry run_of(const Timed& timed) {
-  RunEntry run{.problem = gpt2_medium(), .kernel = timed.kernel};
+RunEntry timed_run(const Timed& timed) {
+  RunEntry run;
+  run.problem = gpt2_medium();
+  run.kernel = timed.kernel;
   PassRecord pass;
   pass.name = "all";
   pass.direction = timed.direction;
   pass.flops = pass.executed_flops = 1'000'000;
   if (timed.dram_bytes > 0) pass.measured = MeasuredBytes{1, 1, timed.dram_bytes, 0};
-  pass.time = TimeRecord{timed.seconds, timed.seconds, timed.noise};
-  pass.time->samples = 9;
+  if (timed.seconds > 0) {
+    pass.time = TimeRecord{timed.seconds, timed.seconds, timed.noise, {}};
+    pass.time->samples = 9;
+  }
   run.passes = {pass};
   return run;
 }
 
 RunRecord record_of(const std::vector<Timed>& all) {
   std::vector<RunEntry> runs;
-  for (const Timed& timed : all) runs.push_back(run_of(timed));
+  for (const Timed& timed : all) runs.push_back(timed_run(timed));
   RunRecord record = fixed_record(std::move(runs));
   record.machine.name = "NVIDIA H200";
   return record;
 }
 
-Judgement judged(Judgement (*judge)(const Evidence&), const std::vector<RunRecord>& records) {
+Judgement verdict_on(Judgement (*judge)(const Evidence&), const std::vector<RunRecord>& records) {
   Evidence evidence;
   evidence.on_device = summarize(records);
   return judge(evidence);
@@ -64,20 +68,20 @@ std::vector<RunRecord> orders(double standard_seconds, std::int64_t standard_byt
   constexpr Direction kForward = Direction::forward;
   return {
       record_of({{"gpu:standard-mma", kForward, standard_seconds}, {"gpu:flash2-mma", kForward, 1e-3}}),
-      record_of({{"gpu:standard-mma", kForward, 1, standard_bytes}, {"gpu:flash2-mma", kForward, 1, 1000}})};
+      record_of({{"gpu:standard-mma", kForward, 0, standard_bytes}, {"gpu:flash2-mma", kForward, 0, 1000}})};
 }
 
 TEST_CASE("the order alone: less time and fewer bytes, one of them, neither, or not counted") {
-  CHECK(judged(order_alone, orders(3e-3, 9000)).verdict == Verdict::holds);
-  CHECK(judged(order_alone, orders(3e-3, 900)).verdict == Verdict::in_part);
-  CHECK(judged(order_alone, orders(0.9e-3, 900)).verdict == Verdict::fails);
-  CHECK(contains(judged(order_alone, orders(3e-3, 9000)).sentence,
+  CHECK(verdict_on(order_alone, orders(3e-3, 9000)).verdict == Verdict::holds);
+  CHECK(verdict_on(order_alone, orders(3e-3, 900)).verdict == Verdict::in_part);
+  CHECK(verdict_on(order_alone, orders(0.9e-3, 900)).verdict == Verdict::fails);
+  CHECK(contains(verdict_on(order_alone, orders(3e-3, 9000)).sentence,
                  "3.00 times less time, 9.00 times fewer DRAM"));
   std::vector<RunRecord> times_alone = orders(3e-3, 9000);
   times_alone.resize(1);
-  CHECK(judged(order_alone, times_alone).verdict == Verdict::not_tested);
+  CHECK(verdict_on(order_alone, times_alone).verdict == Verdict::not_tested);
   // Numbers of another device and kernel stay what they are.
-  CHECK(judged(flash2_over_standard, orders(6.5e-3, 9000)).verdict == Verdict::not_comparable);
+  CHECK(verdict_on(flash2_over_standard, orders(6.5e-3, 9000)).verdict == Verdict::not_comparable);
 }
 
 TEST_CASE("where samples were not kept, their number and deviation make the interval") {
@@ -98,7 +102,7 @@ TEST_CASE("where samples were not kept, their number and deviation make the inte
   // A difference that samples leave open is none.
   std::vector<RunRecord> close = orders(1.01e-3, 9000);
   for (RunEntry& run : close[0].runs) run.passes[0].time->noise = 0.03;
-  CHECK(judged(order_alone, close).verdict == Verdict::in_part);
+  CHECK(verdict_on(order_alone, close).verdict == Verdict::in_part);
 }
 
 TEST_CASE("a training step with attention fused and not: time, memory and bytes of one model") {
@@ -110,10 +114,10 @@ TEST_CASE("a training step with attention fused and not: time, memory and bytes 
     record.runs[1].device_bytes = {{"backward", 1000}};
     return std::vector<RunRecord>{record};
   };
-  CHECK(judged(training_gains, steps(0.2, 2000, 300)).verdict == Verdict::holds);
-  CHECK(judged(training_gains, steps(0.1, 2000, 300)).verdict == Verdict::in_part);
-  CHECK(judged(training_gains, steps(0.05, 900, 90)).verdict == Verdict::fails);
-  const Judgement time = judged(training_time, steps(0.3, 2000, 300));
+  CHECK(verdict_on(training_gains, steps(0.2, 2000, 300)).verdict == Verdict::holds);
+  CHECK(verdict_on(training_gains, steps(0.1, 2000, 300)).verdict == Verdict::in_part);
+  CHECK(verdict_on(training_gains, steps(0.05, 900, 90)).verdict == Verdict::fails);
+  const Judgement time = verdict_on(training_time, steps(0.3, 2000, 300));
   CHECK(time.verdict == Verdict::not_comparable);  // one H200, single steps
   CHECK(contains(time.sentence, "3.00 times"));
   CHECK(contains(time.sentence, "2.00 times less memory"));
