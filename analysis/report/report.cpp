@@ -162,7 +162,9 @@ Document make_report(const ReportRecords& all) {
                           all.claims_commands,
                           all.claims};
   document.for_texts = {claims_matrix(evidence), findings_section(evidence)};
-  if (auto figure2 = figure2_on_tensor_cores(evidence)) document.for_texts.push_back(std::move(*figure2));
+  for (auto& section : {figure2_on_tensor_cores(evidence), libraries_by_device(evidence)}) {
+    if (section) document.for_texts.push_back(*section);
+  }
 
   if (document.sections.size() <= kFewSections) {
     for (Section& section : document.sections) section.open = true;

@@ -81,6 +81,9 @@ Section claims_matrix(const Evidence& evidence);
 /// their records.
 std::optional<Section> figure2_on_tensor_cores(const Evidence& evidence);
 
+/// gpu:flash3 beside each library, device by device, both ways; nothing without records of both.
+std::optional<Section> libraries_by_device(const Evidence& evidence);
+
 /// What is new, a row a finding; those that the records have numbers for.
 Section findings_section(const Evidence& evidence);
 
