@@ -298,13 +298,20 @@ Judgement block_sparse_gain(const Evidence& evidence) {
   double most = 0;
   const RunSummary* any = nullptr;
   for (const WindowSweep& sweep : window_sweeps(evidence.on_device)) {
-    for (const auto& [share, pair] : sweep.points) {
-      if (share > 0.5 || share < 0.1) continue;  // what gains of 2 to 4 could come of
+    std::pair<double, TimedPair> ends[2] = {{2, {}}, {-1, {}}};  // fewest blocks, most
+    for (const auto& point : sweep.points) {
+      if (point.first > 0.5 || point.first < 0.1) continue;  // what gains of 2 to 4 could come of
+      if (point.first < ends[0].first) ends[0] = point;
+      if (point.first > ends[1].first) ends[1] = point;
+    }
+    if (ends[1].first < 0) continue;
+    any = sweep.whole;
+    text += fmt::format("; {} {}", sweep.whole->run->kernel, to_string(sweep.whole->direction));
+    for (const auto& [share, pair] : ends) {
       const RateRatio ratio = rate_ratio(std::span(&pair, 1));
       most = std::max(most, ratio.by_medians);
-      any = pair.ours;
-      text += fmt::format("; {} {}, s = {:.0f} %: {}", sweep.whole->run->kernel,
-                          to_string(sweep.whole->direction), 100 * share, ratio.text());
+      text += fmt::format(" {} at s = {:.0f} %{}", ratio.text(), 100 * share,
+                          &share == &ends[0].first ? "," : "");
     }
   }
   if (any == nullptr) return {};
