@@ -159,8 +159,12 @@ Document make_report(const ReportRecords& all) {
                           all.ceilings,
                           summarize(all.claims),
                           all.claims_ceilings,
-                          all.claims_commands};
+                          all.claims_commands,
+                          all.claims};
   document.for_texts = {claims_matrix(evidence), findings_section(evidence)};
+  for (auto& section : {figure2_on_tensor_cores(evidence), libraries_by_device(evidence)}) {
+    if (section) document.for_texts.push_back(*section);
+  }
 
   if (document.sections.size() <= kFewSections) {
     for (Section& section : document.sections) section.open = true;

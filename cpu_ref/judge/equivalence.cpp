@@ -231,12 +231,14 @@ double by_value_sums(const TermScale& row, TensorName output, double sum_error) 
 }
 }  // namespace
 
-std::vector<MirrorBound> Reference::mirror_bounds(TensorName output, double sum_error) const {
+std::vector<MirrorBound> Reference::mirror_bounds(TensorName output, const Arithmetic& arithmetic) const {
   const std::vector<TermScale>& rows = scale_.rows(output == lse ? out : output);
   const double score = score_error(problem().head_dim) * scale_.score;
   const bool rounds = problem().dtype != ElementType::fp32 && output != lse;
   const double terms_ulp = rounds ? epsilon(problem().dtype) : 0.0;
   const double least_ulp = rounds ? one_ulp(problem().dtype, 0) : 0.0;  // of P and dS too small for epsilon
+  const double stored_ulp = arithmetic.stores_scores ? epsilon(problem().dtype) : 0.0;
+  const double sum_error = arithmetic.sum_error(problem().dtype);
   const double most = kMostOfExact + (rounds ? coarseness() : 0.0) * (kMostOfExactWhereCoarse - kMostOfExact);
   std::vector<MirrorBound> bounds;
   for (const TermScale& row : rows) {
@@ -245,8 +247,9 @@ std::vector<MirrorBound> Reference::mirror_bounds(TensorName output, double sum_
     const RoundingCost cost = rounding_cost(row, scale_.score, exponent, output);
     const double sums = 2 * kRoundingsOfTerms * 0x1p-24 * cost.fp32,
                  tipped = terms_ulp * (row.root + 2 * cost.by_out) + least_ulp * row.factors,
+                 stored = stored_ulp * (output == lse ? row.stored_lse : row.stored),
                  flushed = kDeviations * kLeastExp2 * (row.factors + row.probs_factors);
-    bounds.push_back({sums + tipped + flushed + by_value_sums(row, output, sum_error),
+    bounds.push_back({sums + tipped + stored + flushed + by_value_sums(row, output, sum_error),
                       most * bound(output).bound(), tensor_extent(problem(), output).dtype});
   }
   return bounds;
@@ -340,8 +343,7 @@ Verdict judge_mirror(const Reference& reference, const TensorSet& kernel, const 
     tensor.error = compare_output(kernel, name, mirror[name]);
     tensor.rmse_bound = mirror_rmse_bound(reference, name, arithmetic);
     if (kernel[name].shape() == mirror[name].shape()) {
-      const std::vector<MirrorBound> bounds =
-          reference.mirror_bounds(name, arithmetic.sum_error(reference.problem().dtype));
+      const std::vector<MirrorBound> bounds = reference.mirror_bounds(name, arithmetic);
       tensor.share = largest_share(kernel[name], mirror[name], bounds, tensor.error, tensor.bound);
     }
     tensor.passed =

@@ -90,8 +90,8 @@ class Reference {
   /// huge scores, whose last fp32 bit moves P by a unit of the element type.
   double coarseness() const;
   /// One a row of the output.
-  /// @param sum_error  of the kernel: Arithmetic::sum_error()
-  std::vector<MirrorBound> mirror_bounds(TensorName output, double sum_error = 0) const;
+  /// @param arithmetic  of the kernel
+  std::vector<MirrorBound> mirror_bounds(TensorName output, const Arithmetic& arithmetic = {}) const;
   /// What P V with that error costs a row of a forward pass, as a root mean square over the rows.
   double by_sums(TensorName output, double sum_error) const;
   /// Root mean square over the rows of what dq and dk inherit of a unit in the last place of every element of
@@ -171,6 +171,10 @@ std::span<const MirrorRule> mirror_rules();
 /// Tensor cores keep few bits of sums of fp8 products. The mirror sums as they do (Fp8Sums), to the bit, so
 /// that scores and an LSE have no bound of their own; where it rounds P to other numbers, `out` may be
 /// Arithmetic::fp8_sum_error of its terms further off.
+///
+/// A kernel that stores S and dP in the element type and sums them in another order
+/// (Arithmetic::stores_scores) tips roundings of these, too: a unit in the last place of any, added like the
+/// root of their squares.
 ///
 /// @param reference  of the problem that both were run on
 /// @param arithmetic  of the kernel

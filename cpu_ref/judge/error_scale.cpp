@@ -53,6 +53,8 @@ void add_squared(TermScale& row, double term, double factor) {
   row.factors += factor * factor;
 }
 
+void add_square(double& sum, double value) { sum += value * value; }
+
 /// One key/value head with the query heads that share it.
 class HeadPass {
  public:
@@ -107,12 +109,16 @@ class HeadPass {
       const ExactScore score = scores_(batch_head, i, j, scaled);
       largest_score = std::max(largest_score, std::abs(scaled));
       entry.prob = std::exp(score.value - exact_.lse[query]);
+      entry.scaled = std::abs(scaled);
       entry.abs_score = std::abs(p.scale()) * products.abs_sum + added_terms(score, entry.prob);
       entry.derivative = score.derivative;
       entry.kept = dropout_factor(p, batch_head, i, j);
       out.lse = std::abs(exact_.lse[query]);
       entry.add_to_out(out, v_.max_abs[key]);
-      out.by_probs += entry.prob * distance_to_out(query, v_.row(key), entry.kept);
+      const double distance = distance_to_out(query, v_.row(key), entry.kept);
+      out.by_probs += entry.prob * distance;
+      add_square(out.stored, entry.prob * entry.scaled * distance);
+      add_square(out.stored_lse, entry.prob * entry.scaled);
       if (!gradients_) continue;
       const DotTerms terms = dot_terms(dout_.row(query), v_.row(key), p.value_dim());
       entry.dprob = entry.kept * terms.sum;
@@ -190,6 +196,7 @@ void PairTerms::add_to_dv(TermScale& dv, double abs_lse, double dout_max) const 
   dv.score = std::max(dv.score, abs_score);
   dv.lse = std::max(dv.lse, abs_lse);
   dv.sum += term;
+  add_square(dv.stored, term * scaled);
   add_squared(dv, term, dout_max);
 }
 
@@ -202,6 +209,8 @@ void QueryTerms::add_to_gradient(TermScale& gradient, const PairTerms& pair, dou
   gradient.sum += slope * pair.prob * (pair.abs_dprob + abs_delta) * factor;
   gradient.by_probs += dscore * factor;
   gradient.by_out += slope * pair.prob * out_norm * factor;
+  add_square(gradient.stored, dscore * pair.scaled * factor);
+  add_square(gradient.stored, slope * pair.prob * pair.dprob * factor);
   add_squared(gradient, dscore * factor, scale * factor);
   const double of_prob = slope * std::abs(pair.dprob - delta) * factor;
   gradient.probs_factors += of_prob * of_prob;
@@ -220,6 +229,8 @@ void take_root(TermScale& row) {
   row.root = std::sqrt(row.root);
   row.factors = std::sqrt(row.factors);
   row.probs_factors = std::sqrt(row.probs_factors);
+  row.stored = std::sqrt(row.stored);
+  row.stored_lse = std::sqrt(row.stored_lse);
 }
 
 double one_ulp(ElementType type, double value) {
@@ -270,7 +281,8 @@ TermScale largest(const std::vector<TermScale>& rows) {
   for (const TermScale& row : rows) {
     for (double TermScale::*member :
          {&TermScale::score, &TermScale::lse, &TermScale::sum, &TermScale::by_probs, &TermScale::by_out,
-          &TermScale::root, &TermScale::factors, &TermScale::probs_factors}) {
+          &TermScale::root, &TermScale::factors, &TermScale::probs_factors, &TermScale::stored,
+          &TermScale::stored_lse}) {
       result.*member = std::max(result.*member, row.*member);
     }
   }

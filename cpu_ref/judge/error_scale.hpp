@@ -31,6 +31,9 @@ struct TermScale {
   double factors = 0;
   /// The same of a P that dS is made from: of |scale| |dP - delta| times |k| (dq), |q| (dk).
   double probs_factors = 0;
+  /// Root of the sum of the squares of what relative errors make of them, one of each stored score and, in
+  /// dq and dk, one of each stored dP; and in `out` of the row's LSE.
+  double stored = 0, stored_lse = 0;
 };
 
 struct ErrorScale {
@@ -52,6 +55,7 @@ struct PairTerms {
   double prob = 0, kept = 0;        // P, and what dropout multiplies it by
   double derivative = 1;            // of the score's modifiers
   double dprob = 0, abs_dprob = 0;  // dP with dropout, and the sum of its absolute products
+  double scaled = 0;                // |scale * sum of q k|
   void add_to_out(TermScale& out, double v_max) const;
   void add_to_dv(TermScale& dv, double abs_lse, double dout_max) const;
 };

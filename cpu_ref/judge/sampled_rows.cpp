@@ -247,7 +247,8 @@ KeyGradients key_gradients(const TensorSet& made, const std::vector<QueryHead>& 
                            kept,
                            exact.derivative,
                            kept * dprob.sum,
-                           kept * dprob.abs_sum};
+                           kept * dprob.abs_sum,
+                           std::abs(p.scale() * score.sum)};
       add_scaled(gradients.dv.values, pair.prob * kept, dout);
       add_scaled(gradients.dk.values, p.scale() * pair.derivative * pair.prob * (pair.dprob - query.delta),
                  q);

@@ -50,6 +50,9 @@ struct Arithmetic {
   /// cut as its own (Fp8Sums), but where rescaling is conditional, P is rounded to other numbers, of which
   /// other bits are cut.
   double fp8_sum_error = 0;
+  /// S and dP are stored in the element type, and their sums have another order than a mirror's: some are
+  /// rounded to the other side.
+  bool stores_scores = false;
 
   /// Where rescaling is conditional: no P is larger, relative to the maximum that its row keeps; in 16 bits,
   /// e4m3 and e5m2.

@@ -15,6 +15,7 @@
 #include "gpu/kernels/flash3_basic/flash3_basic.hpp"
 #include "gpu/kernels/split_k/split_k.hpp"
 #include "gpu/kernels/standard/standard.hpp"
+#include "gpu/kernels/standard_mma/standard_mma.hpp"
 #ifdef TILESCOPE_HAS_CUDA
 #include "gpu/launch/device.hpp"
 #endif
@@ -22,10 +23,11 @@
 namespace tilescope {
 
 std::span<const GpuKernel> gpu_kernel_rungs() {
-  static const std::vector<GpuKernel> rungs = {
-      make_gpu_kernel<Standard>(),  make_gpu_kernel<Flash1>(),      make_gpu_kernel<Flash2Simt>(),
-      make_gpu_kernel<Flash2Mma>(), make_gpu_kernel<Flash3Basic>(), make_gpu_kernel<Flash3>(),
-      make_gpu_kernel<SplitK>(),    make_gpu_kernel<Flash1Mma>(),   make_gpu_kernel<Decode>()};
+  static const std::vector<GpuKernel> rungs = {make_gpu_kernel<Standard>(),    make_gpu_kernel<Flash1>(),
+                                               make_gpu_kernel<Flash2Simt>(),  make_gpu_kernel<Flash2Mma>(),
+                                               make_gpu_kernel<Flash3Basic>(), make_gpu_kernel<Flash3>(),
+                                               make_gpu_kernel<SplitK>(),      make_gpu_kernel<Flash1Mma>(),
+                                               make_gpu_kernel<StandardMma>(), make_gpu_kernel<Decode>()};
   return rungs;
 }
 

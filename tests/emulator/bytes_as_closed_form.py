@@ -15,6 +15,9 @@ PROGRAM = sys.argv[1]
 # kernel and choices, queries, keys, head_dim, type, passes, and what else the problem has.
 CASES = [
     ("gpu:standard", 128, 128, 64, "fp16", "fwd"),
+    ("gpu:standard-mma", 256, 208, 64, "fp16", "fwd+bwd"),
+    ("gpu:standard-mma", 128, 192, 128, "bf16", "fwd"),
+    ("gpu:standard-mma", 128, 192, 72, "bf16", "fwd+bwd", "--heads 3 --heads-kv 3"),
     ("gpu:flash1", 128, 128, 64, "fp16", "fwd"),
     ("gpu:flash1-mma", 256, 200, 64, "fp16", "fwd"),
     ("gpu:flash1-mma", 128, 200, 128, "bf16", "fwd"),

@@ -11,6 +11,7 @@
 #include "gpu/kernels/flash2_simt/flash2_simt.hpp"
 #include "gpu/kernels/split_k/split_k.hpp"
 #include "gpu/kernels/standard/standard.hpp"
+#include "gpu/kernels/standard_mma/standard_mma.hpp"
 
 namespace tilescope {
 namespace {
@@ -29,6 +30,30 @@ void check_partition(std::vector<Region> regions, std::int64_t end) {
     reached += region.size;
   }
   CHECK(reached == end);
+}
+
+TEST_CASE(
+    "the layouts of gpu:standard-mma: either kind of product, and as many CTAs an SM as they are made for") {
+  for (int dim : StandardMma::kHeadDims) {
+    CAPTURE(dim);
+    const StandardMma::Layout layout = StandardMma::layout(dim);
+    const TileShape tile = StandardMma::shape(dim).tile;
+    const int q = 2 * tile.block_m * dim, kv = 2 * tile.block_n * dim,
+              matrix = 2 * tile.block_m * tile.block_n;
+    check_partition(
+        {{layout.left(), q}, {layout.right(0), kv}, {layout.right(1), kv}, {layout.product(), matrix}},
+        layout.product() + matrix);
+    const int rows = std::max(q, kv);
+    check_partition({{layout.matrix(0), matrix},
+                     {layout.matrix(1), matrix},
+                     {layout.rows(0), rows},
+                     {layout.rows(1), rows}},
+                    layout.rows(1) + rows);
+    CHECK(layout.end() == std::max(layout.product() + matrix, layout.rows(1) + rows));
+    CHECK(q <= layout.end());  // a product by queries is staged where its operands were
+    CHECK(layout.end() <= max_shared_bytes(8));
+    CHECK(StandardMma::shape(dim).ctas_per_sm * (layout.end() + 1024) <= 228 * 1024);
+  }
 }
 
 TEST_CASE("the layouts of gpu:flash2-mma") {

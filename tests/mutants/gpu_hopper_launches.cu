@@ -18,6 +18,7 @@
 #include "gpu/kernels/flash3_basic/instance.cuh"
 #include "gpu/kernels/split_k/split_k.hpp"
 #include "gpu/kernels/standard/standard.hpp"
+#include "gpu/kernels/standard_mma/standard_mma.hpp"
 #include "gpu/launch/launch.cuh"
 #include "tests/mutants/active_mutant.hpp"
 
@@ -136,6 +137,7 @@ void Decode::launch(const TileProgram& program, const KernelArguments& arguments
 }
 
 void Standard::launch(const TileProgram&, const KernelArguments&, CUstream_st*) { lacks(name); }
+void StandardMma::launch(const TileProgram&, const KernelArguments&, CUstream_st*) { lacks(name); }
 void Flash1::launch(const TileProgram&, const KernelArguments&, CUstream_st*) { lacks(name); }
 void Flash1Mma::launch(const TileProgram&, const KernelArguments&, CUstream_st*) { lacks(name); }
 void Flash2Simt::launch(const TileProgram&, const KernelArguments&, CUstream_st*) { lacks(name); }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ struct Evidence {
   std::vector<RunSummary> on_device = {};            // measured for single claims: ReportRecords::claims
   std::vector<CeilingsRecord> device_ceilings = {};  // the same
   std::vector<KernelRecord> device_commands = {};    // the same, of other programs' kernels
+  std::vector<RunRecord> device_records = {};        // what on_device was made from
 };
 
 struct Claim {
@@ -74,6 +76,13 @@ Judgement judge_number(const Circumstances& printed, const Circumstances& here, 
 
 /// The table that opens the page of claims: a row a claim, under headings of their papers.
 Section claims_matrix(const Evidence& evidence);
+
+/// FlashAttention's Figure 2, left and middle, on kernels that differ in the order alone; nothing without
+/// their records.
+std::optional<Section> figure2_on_tensor_cores(const Evidence& evidence);
+
+/// gpu:flash3 beside each library, device by device, both ways; nothing without records of both.
+std::optional<Section> libraries_by_device(const Evidence& evidence);
 
 /// What is new, a row a finding; those that the records have numbers for.
 Section findings_section(const Evidence& evidence);

@@ -77,19 +77,6 @@ Range dram_constants(const DramSweep& sweep) {
   return range;
 }
 
-/// What `ceilings` saw a copy reach on a device; 0: nobody looked. [byte/s]
-double dram_ceiling(const Evidence& evidence, const std::string& device) {
-  for (const std::vector<CeilingsRecord>* records : {&evidence.ceilings, &evidence.device_ceilings}) {
-    for (const CeilingsRecord& record : *records) {
-      if (record.measured.device != device) continue;
-      for (const MeasuredCeiling& ceiling : record.measured.ceilings) {
-        if (ceiling.name == "dram_copy") return ceiling.per_second;
-      }
-    }
-  }
-  return 0;
-}
-
 /// GPT-2 medium by tiles of `rows` queries, fewest keys first.
 std::vector<const RunSummary*> by_block(const std::vector<RunSummary>& runs, int rows) {
   std::vector<const RunSummary*> found;
@@ -105,7 +92,49 @@ std::vector<const RunSummary*> by_block(const std::vector<RunSummary>& runs, int
   return found;
 }
 
+/// A kernel's times under windows, each with that of the whole matrix and the share of blocks that it leaves.
+struct WindowSweep {
+  const RunSummary* whole = nullptr;
+  std::vector<std::pair<double, TimedPair>> points;  // share; under the window, whole
+};
+std::vector<WindowSweep> window_sweeps(const std::vector<RunSummary>& runs) {
+  std::vector<WindowSweep> sweeps;
+  for (const RunSummary& whole : runs) {
+    if (!whole.median_seconds || whole.measured_sm_l2 || whole.problem().masked() ||
+        whole.executed_flops == 0)
+      continue;
+    WindowSweep sweep{&whole, {}};
+    bool windowed = false;
+    for (const RunSummary& run : runs) {
+      AttentionProblem open = run.problem();
+      open.window_left = open.window_right = whole.problem().window_left;
+      if (open != whole.problem() || run.run->kernel != whole.run->kernel ||
+          run.direction != whole.direction || !run.median_seconds || run.measured_sm_l2) {
+        continue;
+      }
+      sweep.points.emplace_back(
+          static_cast<double>(run.executed_flops) / static_cast<double>(whole.executed_flops),
+          TimedPair{&run, &whole});
+      windowed = windowed || run.problem().windowed();
+    }
+    if (windowed) sweeps.push_back(std::move(sweep));
+  }
+  return sweeps;
+}
+
 }  // namespace
+
+double dram_copy_rate(const Evidence& evidence, const std::string& device) {
+  for (const std::vector<CeilingsRecord>* records : {&evidence.ceilings, &evidence.device_ceilings}) {
+    for (const CeilingsRecord& record : *records) {
+      if (record.measured.device != device) continue;
+      for (const MeasuredCeiling& ceiling : record.measured.ceilings) {
+        if (ceiling.name == "dram_copy") return ceiling.per_second;
+      }
+    }
+  }
+  return 0;
+}
 
 bool BlockPoint::by_rule() const {
   return run->tile.block_m <= std::min<std::int64_t>(run->tile.block_n, run->problem().head_dim);
@@ -205,10 +234,11 @@ std::string unfused_time(const Evidence& evidence) {
       return each->record == flash->record && each->problem() == flash->problem();
     });
     if (other == unfused.end()) continue;
+    const TimedPair pair{flash, *other};
     text += fmt::format(
         ". Both on tensor cores, forward and without mask and dropout, PyTorch's products and "
-        "softmax take {:.2f} times gpu:flash1-mma's time on {}",
-        *(*other)->median_seconds / *flash->median_seconds, short_device(*flash));
+        "softmax take {} times gpu:flash1-mma's time on {}",
+        rate_ratio(std::span(&pair, 1)).text(), short_device(*flash));
   }
   return text;
 }
@@ -218,14 +248,14 @@ Judgement figure2_middle_time(const Evidence& evidence) {
   constexpr double kBound = 0.5;  // of what a copy reaches, from which on bytes can be said to set a time
   const std::vector<const RunSummary*> blocks = by_block(evidence.on_device, kRows);
   if (blocks.size() < 2) return {};
-  const double most = dram_ceiling(evidence, device_name(*blocks[0]));
+  const double most = dram_copy_rate(evidence, device_name(*blocks[0]));
   std::size_t falls = 0, bound = 0;
   std::string text;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const double bytes = static_cast<double>(blocks[i]->measured_dram->total()),
                  time = *blocks[i]->median_seconds;
     text += fmt::format("{}{} keys {} and {} at DRAM, {:.0f} % of a copy's rate", i ? "; " : "",
-                        blocks[i]->tile.block_n, format_seconds(time), format_bytes(bytes),
+                        blocks[i]->tile.block_n, time_text(*blocks[i]), format_bytes(bytes),
                         most == 0 ? 0 : 100 * bytes / time / most);
     bound += most > 0 && bytes / time >= kBound * most;
     falls += i > 0 && time < *blocks[i - 1]->median_seconds;
@@ -240,37 +270,63 @@ Judgement figure2_middle_time(const Evidence& evidence) {
 
 Judgement figure2_right_time(const Evidence& evidence) {
   std::size_t agree = 0, all = 0;
-  double least = 1;
+  double least = 1, error = 0;
   std::string text;
-  for (const RunSummary& whole : evidence.on_device) {
-    if (!whole.median_seconds || whole.measured_sm_l2 || whole.problem().masked() ||
-        whole.executed_flops == 0)
-      continue;
+  for (const WindowSweep& sweep : window_sweeps(evidence.on_device)) {
     Range range;
-    bool windowed = false;
-    for (const RunSummary& run : evidence.on_device) {
-      AttentionProblem open = run.problem();
-      open.window_left = open.window_right = whole.problem().window_left;
-      if (open != whole.problem() || run.run->kernel != whole.run->kernel ||
-          run.direction != whole.direction || !run.median_seconds || run.measured_sm_l2) {
-        continue;
-      }
-      const double share =
-          static_cast<double>(run.executed_flops) / static_cast<double>(whole.executed_flops);
+    for (const auto& [share, pair] : sweep.points) {
       least = std::min(least, share);
-      take_in(range, *run.median_seconds / *whole.median_seconds / share);
-      windowed = windowed || run.problem().windowed();
+      error = std::max({error, median_error(*pair.ours), median_error(*pair.peer)});
+      take_in(range, *pair.ours->median_seconds / *pair.peer->median_seconds / share);
     }
-    if (!windowed) continue;
     ++all;
     agree += verdict_of_constant(range) == Verdict::holds;
-    text += fmt::format("; {} {} {}", whole.run->kernel, to_string(whole.direction), to_string(range));
+    text += fmt::format("; {} {} {}", sweep.whole->run->kernel, to_string(sweep.whole->direction),
+                        to_string(range));
   }
   return judge_cases(
       agree, all,
       fmt::format("kernels and directions keep time over s within a factor of {:g}, s the share of "
-                  "blocks that a window leaves, from {:.1f} % up; over that of no window: {}",
-                  kMostOfConstant, 100 * least, text.empty() ? "" : text.substr(2)));
+                  "blocks that a window leaves, from {:.1f} % up; over that of no window, each known to "
+                  "{:.1f} %: {}",
+                  kMostOfConstant, 100 * least, 100 * kErrorsOf95 * std::sqrt(2) * error,
+                  text.empty() ? "" : text.substr(2)));
+}
+
+Judgement block_sparse_gain(const Evidence& evidence) {
+  std::string text;
+  double most = 0;
+  const RunSummary* any = nullptr;
+  for (const WindowSweep& sweep : window_sweeps(evidence.on_device)) {
+    std::pair<double, TimedPair> ends[2] = {{2, {}}, {-1, {}}};  // fewest blocks, most
+    for (const auto& point : sweep.points) {
+      if (point.first > 0.5 || point.first < 0.1) continue;  // what gains of 2 to 4 could come of
+      if (point.first < ends[0].first) ends[0] = point;
+      if (point.first > ends[1].first) ends[1] = point;
+    }
+    if (ends[1].first < 0) continue;
+    any = sweep.whole;
+    text += fmt::format("; {} {}", sweep.whole->run->kernel, to_string(sweep.whole->direction));
+    for (const auto& [share, pair] : ends) {
+      const RateRatio ratio = rate_ratio(std::span(&pair, 1));
+      most = std::max(most, ratio.by_medians);
+      text += fmt::format(" {} at s = {:.0f} %{}", ratio.text(), 100 * share,
+                          &share == &ends[0].first ? "," : "");
+    }
+  }
+  if (any == nullptr) return {};
+  return judge_number({"an A100", "butterfly blocks of FlashAttention", ""},
+                      {short_device(*any), "windows of FlashAttention-2 and -3", ""}, 3, most, 0.33,
+                      "Rates at N4096 D64 over those without a window" + text);
+}
+
+const MeasuredCeiling* find_ceiling(const CeilingsRecord& record, std::string_view name) {
+  const auto found = std::ranges::find(record.measured.ceilings, name, &MeasuredCeiling::name);
+  return found == record.measured.ceilings.end() ? nullptr : &*found;
+}
+
+std::string ceiling_text(const MeasuredCeiling& ceiling) {
+  return fmt::format("{:.2f} TB/s +- {:.1f} %", 1e-12 * ceiling.per_second, 100 * ceiling.noise);
 }
 
 }  // namespace tilescope

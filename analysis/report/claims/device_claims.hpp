@@ -39,20 +39,41 @@ std::string unfused_bytes(const Evidence& evidence);
 /// "forward 3.1 times": Figure 2's baseline by PyTorch over FlashAttention's order, both on tensor cores.
 std::string unfused_time(const Evidence& evidence);
 
+/// ". The order alone, on tensor cores ...": gpu:standard-mma's DRAM bytes of GPT-2 medium over
+/// gpu:flash2-mma's, and likewise times; "" without records.
+std::string order_bytes(const Evidence& evidence);
+std::string order_times(const Evidence& evidence);
+
+/// What `ceilings` saw a copy reach on a device; 0: nobody looked. [byte/s]
+double dram_copy_rate(const Evidence& evidence, const std::string& device);
+/// Null where nobody looked.
+const MeasuredCeiling* find_ceiling(const CeilingsRecord& record, std::string_view name);
+/// "3.16 +- 0.02 TB/s": the fastest run, and how far runs lie apart.
+std::string ceiling_text(const MeasuredCeiling& ceiling);
+
 // FlashAttention
+Judgement order_alone(const Evidence&);
+Judgement figure1_right(const Evidence&);
+Judgement figure3_left(const Evidence&);
+Judgement training_time(const Evidence&);
+Judgement training_gains(const Evidence&);
 Judgement flash_on_device_forward(const Evidence&);
 Judgement flash_on_device_backward(const Evidence&);
 Judgement flash_at_dram(const Evidence&);
 Judgement figure2_middle_time(const Evidence&);
 Judgement figure2_right_time(const Evidence&);
+Judgement block_sparse_gain(const Evidence&);
 // FlashAttention-2
+Judgement flash2_over_standard(const Evidence&);
 Judgement normalised_once(const Evidence&);
 Judgement few_heads_time(const Evidence&);
 // FlashAttention-3
+Judgement flash3_over_standard(const Evidence&);
 Judgement memories_of_h100(const Evidence&);
 Judgement table2_rates(const Evidence&);
 Judgement table2_techniques(const Evidence&);
 Judgement ping_pong(const Evidence&);
 Judgement overlap(const Evidence&);
+Judgement exponential_share(const Evidence&);
 
 }  // namespace tilescope

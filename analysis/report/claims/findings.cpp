@@ -200,7 +200,7 @@ Section findings_section(const Evidence& evidence) {
   add("Where N d exceeds all that a chip holds, DRAM reads outgrow N²: CTAs that share what the L2 keeps "
       "drift apart",
       judgement_of(flash1_claims(), "Theorem 2", 3, evidence),
-      "one kernel on one card; the replay foresees the turn and makes it too steep",
+      "one kernel on two cards; the replay foresees the turn and makes it too steep",
       "[records](data/claims/README.md)");
   add("The constant of Theorem 2, M < d² among them", judgement_of(flash1_claims(), "Theorem 2", 1, evidence),
       "by formula, a number of 4 bytes being two accesses", "[constants](report.md#constants)");
@@ -214,6 +214,12 @@ Section findings_section(const Evidence& evidence) {
       judgement_of(flash3_claims(), "Section 3.2, Figure 2", 0, evidence),
       "one problem, at the power limit; rescaling is conditional in all of them",
       "[records](data/claims/README.md)");
+  add("Not the bytes that FlashAttention's order saves make it fast on these cards: at one tile it takes "
+      "standard "
+      "attention's time, and FlashAttention-2's order a small part of it",
+      judgement_of(flash1_claims(), "Figure 2, left; Section 3.2", 0, evidence),
+      "one tile of 128 keys; FlashAttention's order gains with wider ones",
+      "[Figure 2 on tensor cores](io_complexity.md#time-and-bytes-the-order-alone)");
   add("FlashAttention-2's forward pass under FlashAttention's block rule does not fall as 1/M",
       judgement_of(own_claims(), "Constants", 0, evidence),
       "the rule, not the order: larger blocks of queries do", "[constants](report.md#constants)");

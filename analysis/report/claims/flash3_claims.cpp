@@ -18,7 +18,7 @@ constexpr double kPrinted3 = 0.05;  // of numbers with two digits
 /// gpu:flash3's rates over a peer's on one device.
 struct DeviceRatios {
   std::string device;
-  std::vector<double> ratios;
+  std::vector<TimedPair> pairs;
 };
 /// The paper's device first, of the records for single claims; then that of all others.
 std::vector<DeviceRatios> ratios_by_device(
@@ -26,15 +26,27 @@ std::vector<DeviceRatios> ratios_by_device(
     const std::function<bool(const AttentionProblem&)>& wanted = nullptr) {
   std::vector<DeviceRatios> found;
   for (const std::vector<RunSummary>* runs : {&evidence.on_device, &evidence.runs}) {
-    const std::vector<double> ratios = rate_ratios(*runs, kOurs, peer, direction, wanted);
-    if (!ratios.empty()) found.push_back({short_device(*timed_runs(*runs, peer, direction).front()), ratios});
+    for (const TimedPair& pair : timed_pairs(*runs, kOurs, peer, direction, wanted)) {
+      const std::string device = short_device(*pair.ours);
+      if (found.empty() || found.back().device != device) found.push_back({device, {}});
+      // Of a problem that two records have, the later.
+      std::vector<TimedPair>& pairs = found.back().pairs;
+      const auto same = std::ranges::find_if(pairs, [&pair](const TimedPair& each) {
+        return each.ours->problem() == pair.ours->problem() && each.ours->record != pair.ours->record;
+      });
+      if (same == pairs.end()) {
+        pairs.push_back(pair);
+      } else if (same->ours->record->when < pair.ours->record->when) {
+        *same = pair;
+      }
+    }
   }
   return found;
 }
 std::string text_of(const std::vector<DeviceRatios>& all) {
   std::string text;
   for (const DeviceRatios& each : all)
-    text += fmt::format("{}on {} {}", text.empty() ? "" : "; ", each.device, ratios_text(each.ratios));
+    text += fmt::format("{}on {} {}", text.empty() ? "" : "; ", each.device, ratios_text(each.pairs));
   return text;
 }
 
@@ -44,7 +56,7 @@ Judgement over_flash2(const Evidence& evidence, Direction direction, double low,
   if (found.empty()) return {};
   const double middle = (low + high) / 2;
   return judge_number({"an H100", kKernels3, ""}, {found.front().device, kOurs, ""}, middle,
-                      geometric_mean_of(found.front().ratios), (high - low) / 2 / middle,
+                      rate_ratio(found.front().pairs).by_medians, (high - low) / 2 / middle,
                       "gpu:flash3 over PyTorch's FlashAttention-2: " + text_of(found));
 }
 Judgement forward_over_flash2(const Evidence& evidence) {
@@ -60,10 +72,11 @@ Judgement over_cudnn(const Evidence& evidence) {
       ratios_by_device(evidence, "pytorch:cudnn", Direction::forward,
                        [](const AttentionProblem& problem) { return problem.seqlen_q >= 1024; });
   if (found.empty()) return {};
-  const std::vector<double>& ratios = found.front().ratios;
-  const auto faster = std::ranges::count_if(ratios, [](double ratio) { return ratio > 1; });
+  const std::vector<TimedPair>& pairs = found.front().pairs;
+  const auto faster = std::ranges::count_if(
+      pairs, [](const TimedPair& pair) { return *pair.ours->median_seconds < *pair.peer->median_seconds; });
   return judge_number({"an H100", kKernels3, "cuDNN of 2024"}, {found.front().device, kOurs, "a later cuDNN"},
-                      static_cast<double>(ratios.size()), static_cast<double>(faster), 0,
+                      static_cast<double>(pairs.size()), static_cast<double>(faster), 0,
                       "gpu:flash3 over cuDNN at N >= 1K: " + text_of(found));
 }
 
@@ -85,8 +98,8 @@ Judgement best_of(const Evidence& evidence, Direction direction, bool fp8, doubl
     const RunSummary* best = fastest(*runs, direction, fp8);
     if (best == nullptr) continue;
     if (judged == nullptr) judged = best;
-    text += fmt::format("{}on {} {:.0f} TFLOP/s, {}", text.empty() ? "" : "; ", short_device(*best),
-                        1e-12 * paper_rate_of(*best), problem_text(*best));
+    text += fmt::format("{}on {} {}, {}", text.empty() ? "" : "; ", short_device(*best), rate_text(*best),
+                        problem_text(*best));
   }
   if (judged == nullptr) return {};
   return judge_number({"an H100", kKernels3, ""}, {short_device(*judged), kOurs, ""}, printed,
@@ -94,6 +107,21 @@ Judgement best_of(const Evidence& evidence, Direction direction, bool fp8, doubl
 }
 Judgement best_forward(const Evidence& evidence) { return best_of(evidence, Direction::forward, false, 740); }
 Judgement best_fp8(const Evidence& evidence) { return best_of(evidence, Direction::forward, true, 1200); }
+
+/// FlashAttention-2's best forward rate, of the H100's 989 TFLOP/s.
+Judgement flash2_share(const Evidence& evidence) {
+  constexpr double kPeak = 989.4e12;
+  const RunSummary* best = nullptr;
+  for (const RunSummary* run : timed_runs(evidence.on_device, "pytorch:flash2", Direction::forward)) {
+    if (short_device(*run) != "an H100" || !has_paper_count(run->problem())) continue;
+    if (best == nullptr || paper_rate_of(*run) > paper_rate_of(*best)) best = run;
+  }
+  if (best == nullptr) return {};
+  return judge_number({"", "FlashAttention-2's kernels of 2023", ""}, {"", "those that PyTorch ships", ""},
+                      35, 100 * paper_rate_of(*best) / kPeak, kPrinted3,
+                      fmt::format("At best {}, {:.0f} % of 989 TFLOP/s, on an H100, {}", rate_text(*best),
+                                  100 * paper_rate_of(*best) / kPeak, problem_text(*best)));
+}
 
 /// Printed errors of which each lies within the draws of its method, or does not.
 Judgement printed_errors(const Evidence& evidence, ElementType type) {
@@ -117,8 +145,24 @@ Judgement printed_errors(const Evidence& evidence, ElementType type) {
           "printed errors lie between the least and the largest draw: {}{}", text,
           reversed == 0 ? "" : fmt::format("; {} of the pairs are in another order than printed", reversed)));
 }
-Judgement errors_fp16(const Evidence& evidence) { return printed_errors(evidence, ElementType::fp16); }
-Judgement errors_fp8(const Evidence& evidence) { return printed_errors(evidence, ElementType::fp8e4m3); }
+/// "; on a device: gpu:flash3 1.93e-04 +- 3e-05, ...": the same experiment on GPU kernels and libraries.
+std::string device_errors(const Evidence& evidence, ElementType type) {
+  std::string text;
+  for (const MethodErrors& errors : method_errors(evidence.device_records)) {
+    const bool on_device = errors.method.starts_with("gpu:") || errors.method.starts_with("pytorch:");
+    if (errors.dtype != type || !on_device) continue;
+    text += fmt::format("{}{} {:.2e} +- {:.0e}", text.empty() ? "; on a device: " : "; ", errors.method,
+                        errors.mean(), errors.deviation());
+  }
+  return text;
+}
+Judgement errors_of(const Evidence& evidence, ElementType type) {
+  Judgement judgement = printed_errors(evidence, type);
+  judgement.sentence += device_errors(evidence, type);
+  return judgement;
+}
+Judgement errors_fp16(const Evidence& evidence) { return errors_of(evidence, ElementType::fp16); }
+Judgement errors_fp8(const Evidence& evidence) { return errors_of(evidence, ElementType::fp8e4m3); }
 
 Judgement errors_fp8_ratio(const Evidence& evidence) {
   const std::vector<MethodErrors> errors = method_errors(evidence.records);
@@ -146,6 +190,13 @@ constexpr Claim kFlash3Claims[] = {
      "[speed](report.md#device-speed)"},
     {"Figures 7, 9; abstract", "close to 1.2 PFLOP/s in fp8", "time", "H100, fp8", "bench", best_fp8,
      "[rates](report.md#device-rates)"},
+    {"Section 4.1", "3 to 16 times faster than standard attention", "time", "H100, fp16", "bench",
+     flash3_over_standard, "[records](data/claims/README.md)"},
+    {"Section 1", "FlashAttention-2 reaches 35 % of an H100's peak", "time", "H100, fp16", "bench",
+     flash2_share, "[records](data/claims/README.md)"},
+    {"Section 3.1", "at head_dim 128 exponentials take half as long as products", "time of units",
+     "B4 H16 N8448 D128, fp16", "counters of both pipes", exponential_share,
+     "[records](data/claims/README.md)"},
     {"Table 1", "sizes and rates of an H100's memories", "-", "H100", "ceilings", memories_of_h100,
      "[records](data/claims/README.md); of an H200 in [rooflines](report.md#roofline)"},
     {"Table 2",
@@ -180,5 +231,26 @@ constexpr Claim kFlash3Claims[] = {
 }  // namespace
 
 std::span<const Claim> flash3_claims() { return kFlash3Claims; }
+
+std::optional<Section> libraries_by_device(const Evidence& evidence) {
+  Table table{
+      "Rates of gpu:flash3 over those of libraries on the same problems, fp16, each sampled in turn with it: "
+      "least and most, "
+      "and the geometric mean with what samples leave open.",
+      {{"device"}, {"direction"}, {"over"}, {"problems", true}, {"ratios"}},
+      {}};
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    for (const char* peer :
+         {"pytorch:flash2", "flash-attn:flash4", "pytorch:cudnn", "triton:tuned", "pytorch:math"}) {
+      for (const DeviceRatios& each : ratios_by_device(evidence, peer, direction)) {
+        table.rows.push_back({each.device, std::string(to_string(direction)), peer,
+                              std::to_string(each.pairs.size()), ratios_text(each.pairs)});
+      }
+    }
+  }
+  if (table.rows.empty()) return std::nullopt;
+  std::ranges::stable_sort(table.rows, {}, [](const auto& row) { return row.front(); });
+  return Section{"libraries-by-device", "Libraries on two cards", {std::move(table)}};
+}
 
 }  // namespace tilescope

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "analysis/model/counts/pass_metrics.hpp"
+#include "common/number_format.hpp"
 
 namespace tilescope {
 
@@ -32,33 +33,45 @@ double paper_rate_of(const RunSummary& run) {
   return static_cast<double>(paper_flops(run.problem(), run.direction)) / *run.median_seconds;
 }
 
-std::vector<double> rate_ratios(const std::vector<RunSummary>& runs, const std::string& kernel,
-                                const std::string& peer, Direction direction,
-                                const std::function<bool(const AttentionProblem&)>& wanted) {
-  std::vector<double> ratios;
+std::string rate_text(const RunSummary& run) {
+  const double rate = 1e-12 * paper_rate_of(run), half = kErrorsOf95 * median_error(run);
+  if (half == 0) return fmt::format("{:.0f} TFLOP/s", rate);
+  return fmt::format("{:.0f} ({:.1f} ... {:.1f}) TFLOP/s", rate, rate * (1 - half), rate * (1 + half));
+}
+
+std::string time_text(const RunSummary& run) {
+  const double half = kErrorsOf95 * median_error(run);
+  const std::string time = format_seconds(*run.median_seconds);
+  return half == 0 ? time : fmt::format("{} +- {:.1g} %", time, 100 * half);
+}
+
+std::vector<TimedPair> timed_pairs(const std::vector<RunSummary>& runs, const std::string& kernel,
+                                   const std::string& peer, Direction direction,
+                                   const std::function<bool(const AttentionProblem&)>& wanted) {
+  std::vector<TimedPair> pairs;
   const std::vector<const RunSummary*> peers = timed_runs(runs, peer, direction);
   for (const RunSummary* run : timed_runs(runs, kernel, direction)) {
     if (wanted && !wanted(run->problem())) continue;
     const auto other = std::ranges::find_if(peers, [run](const RunSummary* each) {
       return each->record == run->record && each->problem() == run->problem();
     });
-    if (other != peers.end()) ratios.push_back(paper_rate_of(*run) / paper_rate_of(**other));
+    if (other != peers.end()) pairs.push_back({run, *other});
   }
-  return ratios;
+  return pairs;
 }
 
-double geometric_mean_of(const std::vector<double>& ratios) {
-  if (ratios.empty()) return 0;
-  double sum = 0;
-  for (const double ratio : ratios) sum += std::log(ratio);
-  return std::exp(sum / static_cast<double>(ratios.size()));
-}
-
-std::string ratios_text(const std::vector<double>& ratios) {
-  if (ratios.empty()) return "no record";
-  const auto [low, high] = std::ranges::minmax(ratios);
-  return fmt::format("{:.2f} ... {:.2f}, geometric mean {:.2f}, over {} problems", low, high,
-                     geometric_mean_of(ratios), ratios.size());
+std::string ratios_text(const std::vector<TimedPair>& pairs) {
+  if (pairs.empty()) return "no record";
+  double low = HUGE_VAL, high = 0;
+  for (const TimedPair& pair : pairs) {
+    const double ratio = *pair.peer->median_seconds / *pair.ours->median_seconds;
+    low = std::min(low, ratio);
+    high = std::max(high, ratio);
+  }
+  const RateRatio mean = rate_ratio(pairs);
+  if (pairs.size() == 1) return mean.text();
+  return fmt::format("{:.2f} ... {:.2f}, geometric mean {}, over {} problems", low, high, mean.text(),
+                     pairs.size());
 }
 
 std::optional<double> counted(const RunSummary& run, const std::string& metric) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analysis/report/claims/claim.hpp"
+#include "analysis/report/sections/speed/rate_ratios.hpp"
 
 namespace tilescope {
 
@@ -23,14 +24,18 @@ bool has_paper_count(const AttentionProblem& problem);
 /// By the papers' count of operations. [FLOP/s]
 double paper_rate_of(const RunSummary& run);
 
-/// Rates of one kernel over another's on the problems that one record has of both; what `wanted` keeps.
-std::vector<double> rate_ratios(const std::vector<RunSummary>& runs, const std::string& kernel,
-                                const std::string& peer, Direction direction,
-                                const std::function<bool(const AttentionProblem&)>& wanted = nullptr);
-/// 0 of none.
-double geometric_mean_of(const std::vector<double>& ratios);
-/// "1.55 ... 2.30, geometric mean 1.97, over 36 problems"
-std::string ratios_text(const std::vector<double>& ratios);
+/// "362 (361 ... 363) TFLOP/s", by the papers' count, with what samples leave open.
+std::string rate_text(const RunSummary& run);
+/// "8.53 ms +- 0.1 %"
+std::string time_text(const RunSummary& run);
+
+/// Times of one kernel and another on the problems that one record has of both; what `wanted` keeps.
+std::vector<TimedPair> timed_pairs(const std::vector<RunSummary>& runs, const std::string& kernel,
+                                   const std::string& peer, Direction direction,
+                                   const std::function<bool(const AttentionProblem&)>& wanted = nullptr);
+/// "1.55 ... 2.30, geometric mean 1.97 (1.96 ... 1.98), over 36 problems": rates of the first over those of
+/// the second.
+std::string ratios_text(const std::vector<TimedPair>& pairs);
 
 /// Sum of a metric (profiler/counters) over the passes; nothing where one lacks it.
 std::optional<double> counted(const RunSummary& run, const std::string& metric);

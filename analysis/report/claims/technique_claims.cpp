@@ -132,7 +132,7 @@ Judgement normalised_once(const Evidence& evidence) {
 Judgement few_heads_time(const Evidence& evidence) {
   struct Pair {
     std::int64_t heads;
-    double ratio;
+    RateRatio ratio;  // of gpu:flash2-mma over gpu:flash1-mma
   };
   std::vector<Pair> pairs;
   const RunSummary* any = nullptr;
@@ -141,7 +141,8 @@ Judgement few_heads_time(const Evidence& evidence) {
       const bool heads_alone = flash1->problem().batch == 1;
       if (!heads_alone || flash1->record != flash2->record || flash1->problem() != flash2->problem())
         continue;
-      pairs.push_back({flash1->problem().heads, *flash1->median_seconds / *flash2->median_seconds});
+      const TimedPair times{flash2, flash1};
+      pairs.push_back({flash1->problem().heads, rate_ratio(std::span(&times, 1))});
       any = flash1;
     }
   }
@@ -150,8 +151,9 @@ Judgement few_heads_time(const Evidence& evidence) {
   std::string text;
   std::size_t agree = 0;
   for (const auto& [heads, ratio] : pairs) {
-    text += fmt::format("{}{}: {:.1f}", text.empty() ? "" : ", ", heads, ratio);
-    agree += heads < pairs.back().heads && ratio > pairs.back().ratio;
+    text += fmt::format("{}{}: {:.1f} ({:.1f} ... {:.1f})", text.empty() ? "" : ", ", heads, ratio.by_medians,
+                        ratio.low, ratio.high);
+    agree += heads < pairs.back().heads && ratio.low > pairs.back().ratio.high;
   }
   return judge_cases(
       agree, pairs.size() - 1,
@@ -178,8 +180,8 @@ Judgement memories_of_h100(const Evidence& evidence) {
         if (ceiling.name != name) continue;
         ++all;
         agree += std::abs(ceiling.per_second / printed - 1) <= kNear;
-        text += fmt::format("{}{} {:.2f} for {:.2f} TB/s", text.empty() ? "" : ", ", memory,
-                            1e-12 * ceiling.per_second, 1e-12 * printed);
+        text += fmt::format("{}{} {} for {:.2f} TB/s", text.empty() ? "" : ", ", memory,
+                            ceiling_text(ceiling), 1e-12 * printed);
       }
     }
     if (record.measured.l2_bytes > 0)
@@ -194,8 +196,8 @@ Judgement table2_rates(const Evidence& evidence) {
   const RunSummary* first = nullptr;
   for (const Worth& worth : worth_of(evidence.on_device, "gpu:flash3", Variant::own, Variant::no_overlap)) {
     if (first == nullptr || worth.device == "an H100") first = worth.own;
-    text += fmt::format("{}{}: {:.0f} and {:.0f} TFLOP/s", text.empty() ? "" : "; ", worth.device,
-                        1e-12 * paper_rate_of(*worth.own), 1e-12 * paper_rate_of(*worth.other));
+    text += fmt::format("{}{}: {} and {}", text.empty() ? "" : "; ", worth.device, rate_text(*worth.own),
+                        rate_text(*worth.other));
   }
   if (first == nullptr) return {};
   return judge_number({"an H100", "FlashAttention-3's kernels", ""}, {short_device(*first), "gpu:flash3", ""},
@@ -237,6 +239,27 @@ Judgement overlap(const Evidence& evidence) {
         "time, by the other warpgroup's turn where not by their own's: " +
         pipes;
   return judgement;
+}
+
+Judgement exponential_share(const Evidence& evidence) {
+  constexpr double kPrintedShare = 0.5, kNear = 0.1;
+  std::size_t agree = 0, all = 0;
+  std::string text;
+  for (const RunSummary& run : evidence.on_device) {
+    if (run.run->kernel != "gpu:flash3" || run.problem().head_dim != 128) continue;
+    const auto shares = pipe_shares(run);
+    if (!shares) continue;
+    const double share = shares->exponential / shares->tensor;
+    ++all;
+    agree += std::abs(share / kPrintedShare - 1) <= kNear;
+    text += fmt::format("{}{} on {} {:.2f}", text.empty() ? "" : ", ", to_string(variant_of(run)),
+                        short_device(run), share);
+  }
+  return judge_cases(
+      agree, all,
+      fmt::format("launches keep the exponential pipe busy for half as long as the tensor cores, "
+                  "within a tenth, by counters: {}",
+                  text));
 }
 
 }  // namespace tilescope

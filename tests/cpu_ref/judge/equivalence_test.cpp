@@ -324,6 +324,58 @@ TEST_CASE("a mirror sums fp8 as the tensor cores do, or its LSE is another; othe
   }
 }
 
+/// cpu:standard on q and k whose columns are reversed: the same products, summed the other way.
+void run_reversed(const ProgramOptions& options, Direction direction, TensorSet& tensors,
+                  TileObserver* observer) {
+  const auto reverse_columns = [&tensors] {
+    for (const TensorName name : {q, k}) {
+      Tensor& tensor = tensors[name];
+      const std::int64_t cols = tensor.shape().cols;
+      for (std::int64_t i = 0; i < tensor.shape().elements(); i += cols) {
+        for (std::int64_t left = i, right = i + cols - 1; left < right; ++left, --right) {
+          const float value = tensor.get(left);
+          tensor.set(left, tensor.get(right));
+          tensor.set(right, value);
+        }
+      }
+    }
+  };
+  reverse_columns();
+  kernel_named("cpu:standard").run(options, direction, tensors, observer);
+  reverse_columns();
+}
+
+TEST_CASE("scores that are stored after sums in another order tip, which those say that store them") {
+  AttentionProblem problem = small_problem(ElementType::fp16);
+  problem.seqlen_q = problem.seqlen_k = 300;
+  problem.head_dim = 64;
+  Reference reference(problem, InputKind::normal, Direction::forward);
+  const Kernel& standard = kernel_named("cpu:standard");
+  Kernel reversed = standard;
+  reversed.run = run_reversed;
+  const ProgramOptions options = ProgramOptions::with_tile(kTile);
+  reference.run(standard, options, Direction::forward);
+  const TensorSet mirror = reference.take_outputs();
+  reference.run(reversed, options, Direction::forward);
+  const auto judged = [&](bool stores) {
+    return refused(
+        judge_mirror(reference, reference.tensors(), mirror, Direction::forward, {.stores_scores = stores}));
+  };
+  CHECK(judged(false) == std::vector{lse});
+  CHECK(judged(true).empty());
+  // A score off by two hundredths of itself is no tipped rounding.
+  reference.run(damaged_kernel<lse, Damage::nudge, true>(), options, Direction::forward);
+  CHECK(judged(true) == std::vector{lse});
+  for (const TensorName name : {out, lse}) {
+    const std::vector<MirrorBound> strict = reference.mirror_bounds(name),
+                                   stored = reference.mirror_bounds(name, {.stores_scores = true});
+    for (std::size_t i = 0; i < strict.size(); ++i) {
+      CHECK(stored[i].before_rounding >= strict[i].before_rounding);  // of one visible key's `out` equal
+      CHECK(stored[i].most == strict[i].most);
+    }
+  }
+}
+
 TEST_CASE("one per cent more is too much for a mirror in any type") {
   for (ElementType dtype : {ElementType::fp32, ElementType::fp16, ElementType::bf16}) {
     CAPTURE(to_string(dtype));

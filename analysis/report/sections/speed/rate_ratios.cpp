@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <random>
 
 #include "common/statistics.hpp"
@@ -31,7 +32,34 @@ double resampled_median(const std::vector<double>& samples, std::mt19937_64& gen
   return median_of(std::move(drawn));
 }
 
+/// What errors of medians leave open, where samples were not kept.
+void add_interval_of_errors(std::span<const TimedPair> pairs, RateRatio& ratio) {
+  double variance = 0;
+  for (const auto& [ours, peer] : pairs) {
+    variance += median_error(*ours) * median_error(*ours) + median_error(*peer) * median_error(*peer);
+  }
+  const double half = kErrorsOf95 * std::sqrt(variance) / static_cast<double>(pairs.size());
+  ratio.low = ratio.by_medians * std::exp(-half);
+  ratio.high = ratio.by_medians * std::exp(half);
+}
+
 }  // namespace
+
+double median_error(const RunSummary& run) {
+  const double of_median = std::sqrt(std::numbers::pi / 2);  // a median's standard error over a mean's
+  double seconds = 0, variance = 0;
+  for (const PassRecord* pass : run.passes) {
+    if (!pass->time) continue;
+    const TimeRecord& time = *pass->time;
+    const double samples =
+        static_cast<double>(time.samples.value_or(static_cast<std::int64_t>(time.samples_s.size())));
+    if (samples < 1) return 0;
+    const double error = of_median * time.noise * time.median_s / std::sqrt(samples);
+    variance += error * error;
+    seconds += time.median_s;
+  }
+  return seconds == 0 ? 0 : std::sqrt(variance) / seconds;
+}
 
 std::string RateRatio::text() const {
   return low == high ? fmt::format("{:.2f}", by_medians)
@@ -49,7 +77,10 @@ RateRatio rate_ratio(std::span<const TimedPair> pairs) {
   }
   const double mean = std::exp(medians / count);
   RateRatio ratio{mean, mean, mean, std::exp(minima / count)};
-  if (!sampled) return ratio;
+  if (!sampled) {
+    add_interval_of_errors(pairs, ratio);
+    return ratio;
+  }
   constexpr int kResamples = 400;
   std::mt19937_64 generator(20260101);
   std::vector<double> means;
