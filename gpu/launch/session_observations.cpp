@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <thread>
+#include <utility>
 
 #include "gpu/launch/device_session.hpp"
 #include "gpu/launch/device_tables.hpp"
@@ -60,15 +61,15 @@ PassLog DeviceSession::observe(std::size_t index) {
   device_log.capacity = static_cast<int>(capacity);
   if (maxima_lag_ && program.name == PassName::forward) device_log.rows = most_key_parts(block_m) * block_m;
   const auto entries = static_cast<std::size_t>(ctas * capacity);
-  const std::size_t maxima =
-      (entries * static_cast<std::size_t>(device_log.rows) + 1) / 2 * 2;  // behind them are fp64
-  std::vector<float> words(maxima + entries * sizeof(DeviceTileState) / sizeof(float), 0.0f);
-  std::fill(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(maxima),
+  std::size_t numbers = entries * static_cast<std::size_t>(device_log.rows);  // of maxima
+  numbers += numbers % 2;                                                     // states hold fp64
+  std::vector<float> words(numbers + entries * sizeof(DeviceTileState) / sizeof(float));
+  std::fill(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(numbers),
             std::numeric_limits<float>::quiet_NaN());
   DeviceBuffer log_buffer = uploaded("tile log", words, stream_.get());
   DeviceBuffer visited("tile log counters", ctas * static_cast<std::int64_t>(sizeof(int)));
   visited.zero(stream_.get());
-  device_log.states = reinterpret_cast<DeviceTileState*>(static_cast<float*>(log_buffer.data()) + maxima);
+  device_log.states = reinterpret_cast<DeviceTileState*>(static_cast<float*>(log_buffer.data()) + numbers);
   device_log.visited = static_cast<int*>(visited.data());
   launch_(program, observed, stream_.get());
   check_cuda(cudaGetLastError(), "launching " + kernel_name_ + " " + std::string(to_string(program.name)));
@@ -84,24 +85,14 @@ PassLog DeviceSession::observe(std::size_t index) {
     for (int i = 0; i < counts[cta]; ++i) {
       const std::size_t entry = cta * static_cast<std::size_t>(capacity) + static_cast<std::size_t>(i);
       DeviceTileState s;
-      std::memcpy(&s, &words[maxima + entry * sizeof s / sizeof(float)], sizeof s);
-      log.ctas[cta].states.push_back({program.name,
-                                      s.batch,
-                                      s.head,
-                                      s.m_block,
-                                      s.n_block,
-                                      s.scores,
-                                      s.row_max,
-                                      s.row_sum,
-                                      s.probs,
-                                      s.dprobs,
-                                      s.dscores,
-                                      s.accum,
-                                      s.left_out,
-                                      {}});
-      if (device_log.rows == 0) continue;
-      const std::size_t behind = (entry + 1) * static_cast<std::size_t>(device_log.rows);
-      log.ctas[cta].states.back().maxima = told_maxima(&words[maxima - behind], block_m);
+      std::memcpy(&s, &words[numbers + entry * sizeof s / sizeof(float)], sizeof s);
+      TileState state{program.name, s.batch, s.head,   s.m_block, s.n_block, s.scores,   s.row_max,
+                      s.row_sum,    s.probs, s.dprobs, s.dscores, s.accum,   s.left_out, {}};
+      if (device_log.rows > 0) {
+        const std::size_t behind = (entry + 1) * static_cast<std::size_t>(device_log.rows);
+        state.maxima = told_maxima(&words[numbers - behind], block_m);
+      }
+      log.ctas[cta].states.push_back(std::move(state));
     }
   }
   return log;
