@@ -214,11 +214,11 @@ TEST_CASE("a command without kernels is no success, and its record says why it i
 TEST_CASE("the committed comparisons with Nsight Compute are what their records say") {
   const std::string folder = TILESCOPE_SOURCE_DIR "/reports/profiler/";
   const struct {
-    const char *page, *records;
+    const char *page, *records, *tables;
     int ours, ncus;
-  } comparisons[] = {{"README.md", "h200-rounds", 4, 3},
-                     {"comparisons.md", "h200-small", 2, 2},
-                     {"comparisons.md", "h200-own", 2, 2}};
+  } comparisons[] = {{"README.md", "h200-rounds", ".csv", 4, 3},
+                     {"comparisons.md", "h200-small", ".csv.gz", 2, 2},
+                     {"comparisons.md", "h200-own", ".csv.gz", 2, 2}};
   for (const auto& comparison : comparisons) {
     CAPTURE(comparison.records);
     std::ostringstream page;
@@ -229,7 +229,7 @@ TEST_CASE("the committed comparisons with Nsight Compute are what their records 
       arguments.insert(arguments.end(), {"--compare", stem + "-" + std::to_string(run) + ".json.gz"});
     }
     for (int run = 1; run <= comparison.ncus; ++run) {
-      arguments.insert(arguments.end(), {"--ncu", stem + "-ncu-" + std::to_string(run) + ".csv"});
+      arguments.insert(arguments.end(), {"--ncu", stem + "-ncu-" + std::to_string(run) + comparison.tables});
     }
     const ProgramResult table = profile(arguments);
     CHECK(table.exit_code == 0);
