@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -100,6 +101,14 @@ class HeadPass {
     const std::int64_t query = batch_head * p.seqlen_q + i;
     TermScale& out = scale_.out[query];
     double abs_delta = 0;
+    // Stored scores that are equal tip together.
+    struct {
+      double score = std::numeric_limits<double>::quiet_NaN(), out = 0, lse = 0;
+    } equal;
+    const auto end_equal = [&] {
+      add_square(out.stored, equal.out);
+      add_square(out.stored_lse, equal.lse);
+    };
     for (std::int64_t j = 0; j < p.seqlen_k; ++j) {
       PairTerms& entry = row[j] = {};
       if (!mask_allows(p, batch_head, i, j)) continue;
@@ -117,14 +126,19 @@ class HeadPass {
       entry.add_to_out(out, v_.max_abs[key]);
       const double distance = distance_to_out(query, v_.row(key), entry.kept);
       out.by_probs += entry.prob * distance;
-      add_square(out.stored, entry.prob * entry.scaled * distance);
-      add_square(out.stored_lse, entry.prob * entry.scaled);
+      if (scaled != equal.score) {
+        end_equal();
+        equal = {.score = scaled};
+      }
+      equal.out += entry.prob * entry.scaled * distance;
+      equal.lse += entry.prob * entry.scaled;
       if (!gradients_) continue;
       const DotTerms terms = dot_terms(dout_.row(query), v_.row(key), p.value_dim());
       entry.dprob = entry.kept * terms.sum;
       entry.abs_dprob = entry.kept * terms.abs_sum;
       abs_delta += entry.prob * entry.abs_dprob;
     }
+    end_equal();
     take_root(out);
     return abs_delta;
   }

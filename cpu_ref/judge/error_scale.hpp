@@ -31,8 +31,8 @@ struct TermScale {
   double factors = 0;
   /// The same of a P that dS is made from: of |scale| |dP - delta| times |k| (dq), |q| (dk).
   double probs_factors = 0;
-  /// Root of the sum of the squares of what relative errors make of them, one of each stored score and, in
-  /// dq and dk, one of each stored dP; and in `out` of the row's LSE.
+  /// Root of the sum of the squares of what relative errors make of them, one of each stored score (equal
+  /// ones in a row as one) and, in dq and dk, one of each stored dP; and in `out` of the row's LSE.
   double stored = 0, stored_lse = 0;
 };
 
