@@ -233,6 +233,10 @@ std::vector<Case> prepare_cases() {
   }
   const Kernel& split_k = find_gpu_kernel("gpu:split-k").row;
   if (!is_mutated(split_k)) return cases;
+  const Kernel& standard = find_gpu_kernel("gpu:standard-mma").row;  // beside the ladder, as it is
+  AttentionProblem causal = ragged_problem(standard, ElementType::fp16, 64);
+  causal.causal = true;
+  add_case(standard, Direction::backward, causal, InputKind::normal, std::nullopt, cases);
   add_case(split_k, Direction::forward, ragged_problem(split_k, ElementType::fp16, 64), InputKind::normal,
            std::nullopt, cases);
   return cases;

@@ -51,10 +51,11 @@ __device__ __forceinline__ void reduce_edge(const WarpAccumulator<2, kColBlocks>
         const int col = 8 * j + 2 * (lane & 3);
         float* const at = target + (16 * i + 8 * half) * row_stride + col;
         const float2 sums{dq.tile[i][j].x[2 * half], dq.tile[i][j].x[2 * half + 1]};
-        if (in_pairs && col < cols) {
+        if (col >= cols) continue;
+        if (in_pairs) {
           reduce_add(at, sums);
         } else {
-          if (col < cols) reduce_add(at, sums.x);
+          reduce_add(at, sums.x);
           if (col + 1 < cols) reduce_add(at + 1, sums.y);
         }
       }
