@@ -191,60 +191,59 @@ std::vector<Metric> load_metrics() {
        "byte",
        {{{1, "l1tex__t_bytes_pipe_lsu_mem_global_op_ld.sum"},
          {1, "l1tex__t_bytes_pipe_lsu_mem_global_op_ldgsts_cache_access.sum"}}},
-       "what loads and cp.async of global memory ask for, in whole sectors, whoever serves them"),
+       "what loads and cp.async of global memory ask for, in whole sectors, whoever serves them"},
       {"loaded_data_bytes",
        "byte",
        {{{1, "smsp__sass_data_bytes_mem_global_op_ld.sum"},
          {1, "smsp__sass_data_bytes_mem_global_op_ldgsts.sum"}}},
-       "what they ask for, a word for each lane, whatever the sectors; counted by instrumented code: kernels run "
+       "what they ask for, a word for each lane, whatever the sectors; counted by instrumented code: kernels "
+       "run "
        "slower in that pass"},
   };
-  }
+}
 
-  std::vector<Metric> roofline_metrics() {
-    return {
-        cuda_core_ops("fp32_ops", "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum",
-                      "smsp__sass_thread_inst_executed_op_fmul_pred_on.sum",
-                      "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
-                      "counted by instrumented code: kernels run slower in that pass"),
-        plain("l2_hit_sectors", "1", "lts__t_sectors_lookup_hit.sum",
-              "of all that are looked for, by L2's partitions of each other too; takes a pass of its own"),
-        plain("l2_hit_rate", "%", "lts__t_sector_hit_rate.pct",
-              "hits and look-ups come from different passes: small kernels can leave 0 to 100"),
-        plain("shared_wavefronts", "1", "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
-              "cycles in which shared memory moves up to 128 bytes in an SM"),
-        plain("dram_peak_bytes_per_cycle", "byte", "dram__bytes.sum.peak_sustained",
-              "times dram_clock: the DRAM's theoretical bandwidth at the clock of the run"),
-    };
-  }
+std::vector<Metric> roofline_metrics() {
+  return {
+      cuda_core_ops("fp32_ops", "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum",
+                    "smsp__sass_thread_inst_executed_op_fmul_pred_on.sum",
+                    "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
+                    "counted by instrumented code: kernels run slower in that pass"),
+      plain("l2_hit_sectors", "1", "lts__t_sectors_lookup_hit.sum",
+            "of all that are looked for, by L2's partitions of each other too; takes a pass of its own"),
+      plain("l2_hit_rate", "%", "lts__t_sector_hit_rate.pct",
+            "hits and look-ups come from different passes: small kernels can leave 0 to 100"),
+      plain("shared_wavefronts", "1", "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+            "cycles in which shared memory moves up to 128 bytes in an SM"),
+      plain("dram_peak_bytes_per_cycle", "byte", "dram__bytes.sum.peak_sustained",
+            "times dram_clock: the DRAM's theoretical bandwidth at the clock of the run"),
+  };
+}
 
-  /// Bytes that instructions ask of shared memory; what TMA copies there is among none of them.
-  std::vector<Metric> shared_metrics() {
-    constexpr std::string_view kCaveat = "counted by instrumented code; TMA's copies are not among them";
-    return {
-        plain("shared_bytes", "byte", "sm__sass_data_bytes_mem_shared.sum", kCaveat),
-        {"shared_load_bytes",
-         "byte",
-         {{{1, "sm__sass_data_bytes_mem_shared_op_ld.sum"},
-           {1, "sm__sass_data_bytes_mem_shared_op_ldsm.sum"}}},
-         kCaveat},
-        {"shared_store_bytes",
-         "byte",
-         {{{1, "sm__sass_data_bytes_mem_shared_op_st.sum"},
-           {1, "sm__sass_data_bytes_mem_shared_op_stsm.sum"}},
-          {{1, "sm__sass_data_bytes_mem_shared_op_st.sum"}}},
-         kCaveat},
-        plain("shared_copy_bytes", "byte", "sm__sass_data_bytes_mem_shared_op_ldgsts.sum", "by cp.async"),
-        plain("shared_gmma_bytes", "byte", "sm__sass_data_bytes_mem_shared_op_gmma.sum",
-              "read by wgmma from shared memory"),
-    };
-  }
+/// Bytes that instructions ask of shared memory; what TMA copies there is among none of them.
+std::vector<Metric> shared_metrics() {
+  constexpr std::string_view kCaveat = "counted by instrumented code; TMA's copies are not among them";
+  return {
+      plain("shared_bytes", "byte", "sm__sass_data_bytes_mem_shared.sum", kCaveat),
+      {"shared_load_bytes",
+       "byte",
+       {{{1, "sm__sass_data_bytes_mem_shared_op_ld.sum"}, {1, "sm__sass_data_bytes_mem_shared_op_ldsm.sum"}}},
+       kCaveat},
+      {"shared_store_bytes",
+       "byte",
+       {{{1, "sm__sass_data_bytes_mem_shared_op_st.sum"}, {1, "sm__sass_data_bytes_mem_shared_op_stsm.sum"}},
+        {{1, "sm__sass_data_bytes_mem_shared_op_st.sum"}}},
+       kCaveat},
+      plain("shared_copy_bytes", "byte", "sm__sass_data_bytes_mem_shared_op_ldgsts.sum", "by cp.async"),
+      plain("shared_gmma_bytes", "byte", "sm__sass_data_bytes_mem_shared_op_gmma.sum",
+            "read by wgmma from shared memory"),
+  };
+}
 
-  std::vector<std::string_view> names_of(const std::vector<Metric>& metrics) {
-    std::vector<std::string_view> names;
-    for (const Metric& metric : metrics) names.push_back(metric.name);
-    return names;
-  }
+std::vector<std::string_view> names_of(const std::vector<Metric>& metrics) {
+  std::vector<std::string_view> names;
+  for (const Metric& metric : metrics) names.push_back(metric.name);
+  return names;
+}
 
 }  // namespace
 

@@ -275,8 +275,7 @@ def make():
         f"From [records](.) that `tests/device_gate/decode` and `tests/device_gate/variants` wrote, beside {machine['libraries']}, each judged "
         "before it was timed, L2 cold. This page is made by `analysis/studies/serving/page.py`. A library that knows no pages read rows. Splits "
         "were chosen by an earlier run of draw 1, and by nothing of draw 2. The tables of batches are of a later run than draws, splits and pages, between which the "
-        "pass that combines and the splits of few q tiles changed once more. Keys in fp8 were timed before P V was multiplied in fp16 beside them, their splits "
-        "filled two CTAs an SM, and rows of K and V in pages were found at once; what these give is not measured here.",
+        "pass that combines and the splits of few q tiles changed once more.",
         "",
         *named(), "", *fp8_keys(), "", *drawn(), splits(), pages(), counted(), fp8_told(), roofline(), "",
         "B2 H16 N8192 D128 bf16; TFLOP/s are of whole visited tiles. Time in proportion to them within 5 %, modifiers for at most 3 % and the "
