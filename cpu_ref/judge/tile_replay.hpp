@@ -109,7 +109,7 @@ class TileReplay {
   double sum_error_;  // Arithmetic::sum_error()
   double scale_, sign_, probs_factor_;
   double largest_kept_prob_;  // Arithmetic::largest_kept_prob()
-  ElementType probs_type_;  // of P, and of dS
+  ElementType probs_type_;    // of P, and of dS
   ExactScores scores_;
   Matrix q_, k_, v_, dout_, out_;
   std::vector<double> lse_;

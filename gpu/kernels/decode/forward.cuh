@@ -111,7 +111,8 @@ __device__ __forceinline__ void shared_softmax_step(WarpAccumulator<1, kKeyBlock
     const float new_max = fmaxf(old_max, exchange.max(8 * half + (lane >> 2)));
     state.max[half] = new_max;
     float shift = exponent_shift(new_max, scale);
-    // Added to the rounded shift, as rescale has it: a fused addition would differ by the rounding at each step.
+    // Added to the rounded shift, as rescale has it: a fused addition would differ by the rounding at each
+    // step.
     if constexpr (kLog2Factor > 0) shift = __fadd_rn(shift, kLog2Factor);
     const float rescale = kLog2Factor > 0 ? exp2_approx(shift - (kLog2Factor - __fmul_rn(old_max, scale)))
                                           : rescale_factor(old_max, scale, shift);
