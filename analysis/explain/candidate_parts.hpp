@@ -20,13 +20,8 @@ TileProgram elementwise(const AttentionProblem& problem, Axis axis, std::vector<
 /// Of an fp32 sum, and of a row's lse and delta.
 inline constexpr std::int64_t kSumBytes = 4;
 
-constexpr std::int64_t rounded_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
 /// Rows that tiles of `rows` have beyond the queries, over all heads.
 std::int64_t rows_beyond(const AttentionProblem& problem, std::int64_t rows);
-/// Sectors that a range of bytes touches, whole. [bytes]
-constexpr std::int64_t touched_bytes(std::int64_t begin, std::int64_t end) {
-  return end <= begin ? 0 : rounded_up(end, kSectorBytes) - begin / kSectorBytes * kSectorBytes;
-}
 
 /// What CTAs read of FlexAttention's tables, which name the blocks of 128 x 128 that one visits, those that
 /// the mask cuts and those that it leaves whole: of either, a number, and the indices in a row. [bytes]

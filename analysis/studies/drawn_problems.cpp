@@ -19,7 +19,7 @@ constexpr std::int64_t kShortest = 128, kLongest = 48 << 10;
 constexpr double kMostFlops = 8e12;  // forward: a few milliseconds
 constexpr std::int64_t kMostHeads = 2048;
 
-AttentionProblem draw(Dice dice, std::int64_t head_dim) {
+AttentionProblem draw_of(std::int64_t head_dim, Dice dice) {
   AttentionProblem problem{.head_dim = head_dim};
   problem.dtype = dice.uniform() < 0.5 ? ElementType::fp16 : ElementType::bf16;
   problem.seqlen_k = dice.log_uniform(kShortest, kLongest);
@@ -52,12 +52,20 @@ AttentionProblem draw(Dice dice, std::int64_t head_dim) {
   return problem;
 }
 
+template <std::size_t kCount>
+std::int64_t in_turn(const std::int64_t (&values)[kCount], int index) {
+  return values[static_cast<std::size_t>(index) % kCount];
+}
+
+AttentionProblem draw(std::uint64_t seed, int index) {
+  return draw_of(in_turn(kDrawnHeadDims, index), Dice(seed, index));
+}
+
 constexpr std::int64_t kFp8HeadDims[] = {64, 128, 256};
 constexpr int kFp8Problems = 1 << 21;  // the first number of theirs: other dice than those of the others
 
 AttentionProblem draw_fp8(std::uint64_t seed, int index) {
-  AttentionProblem problem = draw(Dice(seed, kFp8Problems + index),
-                                  kFp8HeadDims[static_cast<std::size_t>(index) % std::size(kFp8HeadDims)]);
+  AttentionProblem problem = draw_of(in_turn(kFp8HeadDims, index), Dice(seed, kFp8Problems + index));
   problem.dtype = ElementType::fp8e4m3;
   problem.window_left = problem.window_right = -1;
   if (problem.seqlen_q != problem.seqlen_k) problem.causal = false;
@@ -90,6 +98,13 @@ AttentionProblem draw_decode(std::uint64_t seed, int index) {
   problem.causal = problem.seqlen_q > 1 && problem.key_lengths.empty();
   validate(problem);
   return problem;
+}
+
+std::vector<AttentionProblem> drawn(AttentionProblem (*draw_one)(std::uint64_t seed, int index),
+                                    std::uint64_t seed, int count) {
+  std::vector<AttentionProblem> problems;
+  for (int i = 0; i < count; ++i) problems.push_back(draw_one(seed, i));
+  return problems;
 }
 
 std::string length_class(std::int64_t keys) {
@@ -146,24 +161,15 @@ std::vector<Ratio> ratios_of(const std::vector<RunEntry>& runs, const std::strin
 }  // namespace
 
 std::vector<AttentionProblem> drawn_problems(std::uint64_t seed, int count) {
-  std::vector<AttentionProblem> problems;
-  for (int i = 0; i < count; ++i) {
-    problems.push_back(
-        draw(Dice(seed, i), kDrawnHeadDims[static_cast<std::size_t>(i) % std::size(kDrawnHeadDims)]));
-  }
-  return problems;
+  return drawn(draw, seed, count);
 }
 
 std::vector<AttentionProblem> drawn_fp8_problems(std::uint64_t seed, int count) {
-  std::vector<AttentionProblem> problems;
-  for (int i = 0; i < count; ++i) problems.push_back(draw_fp8(seed, i));
-  return problems;
+  return drawn(draw_fp8, seed, count);
 }
 
 std::vector<AttentionProblem> drawn_decode_problems(std::uint64_t seed, int count) {
-  std::vector<AttentionProblem> problems;
-  for (int i = 0; i < count; ++i) problems.push_back(draw_decode(seed, i));
-  return problems;
+  return drawn(draw_decode, seed, count);
 }
 
 std::vector<Stratum> strata_of(const std::vector<RunEntry>& runs, const std::string& kernel) {

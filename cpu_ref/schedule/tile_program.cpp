@@ -133,72 +133,11 @@ bool TileProgram::evict_first(TensorName tensor) const {
 
 const Boxes* TileProgram::boxes_of(const Operand& operand) const {
   const auto found = std::find_if(boxes.begin(), boxes.end(), [&operand](const Boxes& one) {
-    return one.tensor == operand.tensor && one.stored() == (operand.kind == AccessKind::store) &&
-           (operand.kind == AccessKind::load || one.stored());
+    return one.tensor == operand.tensor &&
+           operand.kind == (one.stored() ? AccessKind::store : AccessKind::load);
   });
   return found == boxes.end() ? nullptr : &*found;
 }
-
-namespace {
-
-std::int64_t rounded_up(std::int64_t x, std::int64_t to) { return (x + to - 1) / to * to; }
-
-/// What sectors hold beside `bytes` from `begin` on.
-std::int64_t beside_in_sectors(std::int64_t begin, std::int64_t bytes) {
-  return bytes == 0 ? 0 : rounded_up(begin % kSectorBytes + bytes, kSectorBytes) - bytes;
-}
-
-/// The same of pieces that are asked for one by one.
-std::int64_t beside_in_pieces(std::int64_t begin, std::int64_t bytes, std::int64_t piece) {
-  const std::int64_t whole = bytes / piece;
-  std::int64_t beside = beside_in_sectors(begin + whole * piece, bytes - whole * piece);
-  constexpr std::int64_t kPhases = kSectorBytes / 4;  // after which pieces begin in sectors as the first did
-  for (std::int64_t phase = 0; phase < std::min(kPhases, whole); ++phase) {
-    beside += (whole - phase + kPhases - 1) / kPhases * beside_in_sectors(begin + phase * piece, piece);
-  }
-  return beside;
-}
-
-/// The same of rows that are each asked for in pieces.
-std::int64_t beside_in_rows(std::int64_t begin, std::int64_t rows, std::int64_t row_bytes,
-                            std::int64_t piece) {
-  std::int64_t beside = 0;
-  for (std::int64_t row = 0; row < std::min<std::int64_t>(2, rows); ++row) {  // which begin as later ones do
-    beside += (rows - row + 1) / 2 * beside_in_pieces(begin + row * row_bytes, row_bytes, piece);
-  }
-  return beside;
-}
-
-/// The same of numbers that are copied by 16 bytes: where they begin inside a sector, each copy takes one.
-std::int64_t beside_copies(std::int64_t begin, std::int64_t bytes) {
-  if (begin % kSectorBytes == 0) return beside_in_sectors(0, bytes);
-  return rounded_up(bytes, kSectorBytes / 2) * 2 - bytes;
-}
-
-/// The same of numbers that are loaded by so many bytes, and the last ones, which are fewer, one by one.
-std::int64_t beside_runs(std::int64_t bytes, std::int64_t run) {
-  constexpr std::int64_t kOne = 4;
-  const std::int64_t whole = bytes / run * run;
-  return beside_in_sectors(0, whole) + (bytes - whole) / kOne * (kSectorBytes - kOne);
-}
-
-/// The same of rows of a tile that lie one after the other from `begin` on.
-std::int64_t beside_rows(const Boxes& boxes, std::int64_t begin, std::int64_t rows, std::int64_t row_bytes) {
-  const std::int64_t bytes = rows * row_bytes;
-  switch (boxes.asked_by) {
-    case AskedBy::copies:
-      return beside_copies(begin, bytes);
-    case AskedBy::aligned_copies:
-      return beside_copies(0, bytes);
-    case AskedBy::aligned_runs:
-      return beside_runs(bytes, boxes.panel_bytes);
-    default:
-      return boxes.panel_bytes < row_bytes ? beside_in_rows(begin, rows, row_bytes, boxes.panel_bytes)
-                                           : beside_in_pieces(begin, bytes, boxes.panel_bytes);
-  }
-}
-
-}  // namespace
 
 std::int64_t TileProgram::filled_bytes(const Operand& operand, std::int64_t head, std::int64_t begin,
                                        std::int64_t end) const {
@@ -207,30 +146,9 @@ std::int64_t TileProgram::filled_bytes(const Operand& operand, std::int64_t head
   const TensorExtent extent = this->extent(operand.tensor);
   if (extent.indexing == TileIndexing::head) return extent.cols * (found->panel_bytes - extent.element_bytes);
   const TileShape accessed = access_tile();
-  const std::int64_t tile_rows = extent.indexing == TileIndexing::n ? accessed.block_n : accessed.block_m;
-  const std::int64_t row_bytes = extent.cols * extent.element_bytes;
-  const std::int64_t first_row = head * extent.rows;
-  if (found->asked_by == AskedBy::pieces || (extent.cols == 1 && found->asked_by != AskedBy::boxes)) {
-    std::int64_t beside = 0;
-    for (std::int64_t tile = begin; tile < end; tile += tile_rows) {
-      beside +=
-          beside_rows(*found, (first_row + tile) * row_bytes, std::min(tile_rows, end - tile), row_bytes);
-    }
-    return beside;
-  }
-  std::int64_t filled = 0;
-  if (found->asked_by == AskedBy::boxes) {
-    const std::int64_t whole_tiles = (end - begin) / tile_rows;
-    const std::int64_t box_rows =
-        whole_tiles * rounded_up(tile_rows, found->rows) + rounded_up((end - begin) % tile_rows, found->rows);
-    filled = box_rows * rounded_up(row_bytes, found->panel_bytes) - (end - begin) * row_bytes;
-  }
-  if (row_bytes % kSectorBytes == 0) return filled;
-  const auto odd_below = [&](std::int64_t row) { return (first_row + row) / 2; };
-  const std::int64_t whole_panels = row_bytes / found->panel_bytes;
-  const std::int64_t of_a_row = found->asked_by == AskedBy::boxes ? kSectorBytes : kSectorBytes / 2;
-  return filled + (end - begin) * of_a_row +
-         (odd_below(end) - odd_below(begin)) * whole_panels * kSectorBytes;
+  return found->beside_rows(head * extent.rows + begin, end - begin,
+                            extent.indexing == TileIndexing::n ? accessed.block_n : accessed.block_m,
+                            extent.cols * extent.element_bytes, extent.cols == 1);
 }
 
 TileAccess TileProgram::access(const Operand& operand, int batch, int head, int m_block, int n_block) const {

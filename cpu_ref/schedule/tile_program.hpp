@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cpu_ref/schedule/boxes.hpp"
 #include "cpu_ref/schedule/problem.hpp"
 #include "cpu_ref/schedule/splits.hpp"
 #include "cpu_ref/schedule/tensors.hpp"
@@ -36,47 +37,6 @@ struct TileAccess {
   std::int64_t bytes;  // clipped to the matrix
   std::int64_t filled_bytes = 0;  // that cross with them, see Boxes
   bool operator==(const TileAccess&) const = default;
-};
-
-/// What crosses between an SM and L2 at the least. [bytes]
-inline constexpr std::int64_t kSectorBytes = 32;
-
-/// What asks for a tile, where more crosses than its bytes. Each was counted on an H200 or an H100 at
-/// multiples of 8 elements; rows lie one after the other and are multiples of 16 bytes, or one number; no
-/// padding.
-enum class AskedBy : std::uint8_t {
-  /// The copy engine (TMA), by those boxes of a tile that begin inside the tensor. A box crosses SM<->L2
-  /// whole,
-  /// zeros beyond the tensor included, by a panel's row: the sectors that its data touch, and as many as its
-  /// zeros fill. So a whole panel that begins inside a sector takes one sector more, and one in which the row
-  /// ends inside a sector always does: head_dim 72 in 16 bits takes 304 bytes for rows of 144. Of numbers of
-  /// heads: each is asked for by itself, and comes in a panel, a sector.
-  boxes,
-  stored_boxes,  // the copy engine stores them: of a panel's row the sectors that its data touch
-  /// Copies of 16 bytes past L1 (cp.async.cg): a sector comes for each 32 bytes of shared memory that a part
-  /// of
-  /// it goes to. Rows begin at such a place there; those of one number lie there as they lie in memory.
-  copies,
-  /// Loads of panel_bytes that lie one after the other, from each row on where a row has several: the sectors
-  /// that these touch.
-  pieces,
-  /// Of numbers of rows, of which each head's begin at a sector: copies as above, or loads of panel_bytes at
-  /// a
-  /// time, and one by one of the last ones, which are fewer.
-  aligned_copies,
-  aligned_runs,
-};
-
-/// Of what a tile of the tensor consists where it crosses.
-struct Boxes {
-  TensorName tensor;
-  int rows = 0;
-  int panel_bytes = 0;
-  bool evict_first = false;  // the L2 is asked to give up these lines before all others
-  AskedBy asked_by = AskedBy::boxes;
-  bool operator==(const Boxes&) const = default;
-
-  bool stored() const { return asked_by == AskedBy::stored_boxes; }
 };
 
 /// Accesses to words in memory by which CTAs agree, or that tell them what to do: loads, atomics and
@@ -300,6 +260,7 @@ struct TileProgram {
   /// of its (batch, head) pairs, which are tiles of access_tile() from `begin` on; 0 elsewhere.
   std::int64_t filled_bytes(const Operand& operand, std::int64_t head, std::int64_t begin,
                             std::int64_t end) const;
+  /// What it is asked for by, among `boxes`, or null.
   const Boxes* boxes_of(const Operand& operand) const;
   /// Those of the whole pass, with so many accesses of kind store_then_reduce that store and that reduce.
   WordAccesses word_accesses(std::int64_t first_sums, std::int64_t later_sums) const {

@@ -79,4 +79,4 @@ class Pages:
     def of_first_entry(self, length):
         """K and V of the first batch entry, (heads, keys, head_dim)."""
         own = self.order[:self.first_count].long()
-        return (pool.float()[own].transpose(0, 1).flatten(1, 2)[:, :length] for pool in self.pools)
+        return (pool.view(torch.uint8)[own].view(pool.dtype).transpose(0, 1).flatten(1, 2)[:, :length] for pool in self.pools)

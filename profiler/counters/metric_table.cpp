@@ -187,14 +187,13 @@ Metric cuda_core_ops(std::string_view name, std::string_view add, std::string_vi
 
 std::vector<Metric> load_metrics() {
   return {
-      plain("global_load_bytes", "byte", "l1tex__t_bytes_pipe_lsu_mem_global_op_ld.sum",
-            "what loads of global memory ask for, in whole sectors, whoever serves them; GH100 counts "
-            "cp.async past "
-            "L1 with it"),
+      plain(
+          "global_load_bytes", "byte", "l1tex__t_bytes_pipe_lsu_mem_global_op_ld.sum",
+          "what loads of global memory ask for, in whole sectors, whoever serves them; GH100 counts cp.async "
+          "past L1 with it"),
       plain("loaded_data_bytes", "byte", "smsp__sass_data_bytes_mem_global_op_ld.sum",
             "what loads ask for without cp.async, a word for each lane, whatever the sectors; counted by "
-            "instrumented "
-            "code: kernels run slower in that pass"),
+            "instrumented code: kernels run slower in that pass"),
   };
 }
 

@@ -204,34 +204,30 @@ std::int64_t filled_bytes(const TileProgram& program, const Operand& operand, Pa
   const std::int64_t heads = p.batch * extent.heads;
   const std::int64_t phases = std::min(
       heads, kSectorBytes / std::gcd(kSectorBytes, extent.rows * extent.cols * extent.element_bytes));
+  const auto of_tiles = [&](int begin, int end) {  // of all heads
+    const std::int64_t first = std::int64_t{begin} * tile_rows,
+                       last = first + covered_rows(begin, end, tile_rows, extent.rows);
+    std::int64_t bytes = 0;
+    for (std::int64_t head = 0; head < phases; ++head) {
+      bytes += (heads - head + phases - 1) / phases * program.filled_bytes(operand, head, first, last);
+    }
+    return bytes;
+  };
   std::int64_t beside = 0;
-  for (std::int64_t head = 0; head < phases; ++head) {
-    const auto of_tiles = [&](int begin, int end) {
-      const std::int64_t first = std::int64_t{begin} * tile_rows;
-      return program.filled_bytes(operand, head, first,
-                                  first + covered_rows(begin, end, tile_rows, extent.rows));
-    };
-    if (part == Part::init) {
-      const auto tiles = static_cast<int>(ceil_div(extent.rows, std::int64_t{tile_rows}));
-      beside += of_tiles(0, tiles) * ((heads - head + phases - 1) / phases);
-      continue;
-    }
-    std::int64_t of_head = 0;
-    for (int block = 0; block < program.num_blocks(); ++block) {
-      const TileRuns inner = program.phases.empty() ? TileRuns{} : program.inner_slices(0, block);
-      if (part == Part::epilogue) {
-        of_head += program.query_splits() * of_tiles(block, block + 1);
-        continue;
-      }
-      if (part == Part::phase ? inner.empty() : !program.has_prologue(0, block)) continue;
+  if (part == Part::init)
+    beside = of_tiles(0, static_cast<int>(ceil_div(extent.rows, std::int64_t{tile_rows})));
+  for (int block = 0; part != Part::init && block < program.num_blocks(); ++block) {
+    const TileRuns inner = program.phases.empty() ? TileRuns{} : program.inner_slices(0, block);
+    if (part == Part::phase && !owned) {
+      for (const TileRange& run : inner.runs()) beside += of_tiles(run.begin, run.end);
+    } else if (part == Part::phase) {
+      beside += inner.count() * of_tiles(block, block + 1);
+    } else if (part == Part::epilogue) {
+      beside += program.query_splits() * of_tiles(block, block + 1);
+    } else if (program.has_prologue(0, block)) {
       const int ctas = program.query_splits() > 1 ? program.splits.busy(inner) * program.head_splits : 1;
-      if (part != Part::phase || owned) {
-        of_head += (owned && part == Part::phase ? inner.count() : ctas) * of_tiles(block, block + 1);
-        continue;
-      }
-      for (const TileRange& run : inner.runs()) of_head += of_tiles(run.begin, run.end);
+      beside += ctas * of_tiles(block, block + 1);
     }
-    beside += of_head * ((heads - head + phases - 1) / phases);
   }
   const bool by_kv_heads = program.kv_heads && part != Part::phase && (part != Part::init || !by_m);
   return (by_kv_heads ? p.heads_kv : program.q_heads()) / extent.heads * beside;

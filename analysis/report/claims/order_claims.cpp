@@ -78,8 +78,8 @@ Judgement order_alone(const Evidence& evidence) {
   std::string text;
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     for (const char* kernel : {kFlash1, kFlash2}) {
-      for (const TimedPair& pair : timed_pairs(evidence.on_device, kernel, kStandard, direction,
-                                               [](const auto& problem) { return is_gpt2_medium(problem); })) {
+      for (const TimedPair& pair :
+           timed_pairs(evidence.on_device, kernel, kStandard, direction, is_gpt2_medium)) {
         const std::string device = device_name(*pair.ours);
         const RunSummary* flash = counted_run(evidence.on_device, kernel, direction, device);
         const RunSummary* standard = counted_run(evidence.on_device, kStandard, direction, device);
@@ -132,8 +132,8 @@ std::string order_bytes(const Evidence& evidence) {
 std::string order_times(const Evidence& evidence) {
   std::string text;
   for (const Direction direction : {Direction::forward, Direction::backward}) {
-    for (const TimedPair& pair : timed_pairs(evidence.on_device, kFlash2, kStandard, direction,
-                                             [](const auto& problem) { return is_gpt2_medium(problem); })) {
+    for (const TimedPair& pair :
+         timed_pairs(evidence.on_device, kFlash2, kStandard, direction, is_gpt2_medium)) {
       text +=
           fmt::format("{} {} on {} {}", text.empty() ? ". The order alone, on tensor cores:" : ",",
                       to_string(direction), short_device(*pair.ours), rate_ratio(std::span(&pair, 1)).text());
@@ -147,8 +147,8 @@ Judgement figure1_right(const Evidence& evidence) {
   const RunSummary* any = nullptr;
   double first = 0;
   for (const Direction direction : {Direction::forward, Direction::backward}) {
-    for (const TimedPair& pair : timed_pairs(evidence.on_device, "pytorch:flash2", "pytorch:math", direction,
-                                             [](const auto& problem) { return is_gpt2_medium(problem); })) {
+    for (const TimedPair& pair :
+         timed_pairs(evidence.on_device, "pytorch:flash2", "pytorch:math", direction, is_gpt2_medium)) {
       const RateRatio ratio = rate_ratio(std::span(&pair, 1));
       if (any == nullptr) first = ratio.by_medians;
       any = pair.ours;
@@ -162,7 +162,8 @@ Judgement figure1_right(const Evidence& evidence) {
                       "Its products and softmax over its FlashAttention-2, GPT-2 medium: " + text);
 }
 
-Judgement over_standard(const Evidence& evidence, const char* printed, double claimed) {
+/// @param claimed  how many times as fast the paper says
+Judgement over_standard(const Evidence& evidence, double claimed) {
   std::string text;
   const RunSummary* any = nullptr;
   double mean = 0;
@@ -178,12 +179,12 @@ Judgement over_standard(const Evidence& evidence, const char* printed, double cl
     }
   }
   if (any == nullptr) return {};
-  return judge_number({printed, "the paper's kernel over a framework's standard attention", ""},
+  return judge_number({"an A100", "the paper's kernel over a framework's standard attention", ""},
                       {short_device(*any), "one order over the other on the same tiles and tensor cores", ""},
                       claimed, mean, 0.5, "gpu:flash2-mma over gpu:standard-mma, N 512 ... 8K: " + text);
 }
-Judgement figure3_left(const Evidence& evidence) { return over_standard(evidence, "an A100", 3); }
-Judgement flash2_over_standard(const Evidence& evidence) { return over_standard(evidence, "an A100", 6.5); }
+Judgement figure3_left(const Evidence& evidence) { return over_standard(evidence, 3); }
+Judgement flash2_over_standard(const Evidence& evidence) { return over_standard(evidence, 6.5); }
 
 Judgement flash3_over_standard(const Evidence& evidence) {
   std::string text;

@@ -3,9 +3,8 @@
 //
 //   the band    seen_band(): which keys a query of a batch entry sees. Another mask enters here
 //   the tiles   Flash3Item::tiles(), kv_tiles_of_warpgroup(), q_tiles_seen(), kv_tiles_before(): which tiles
-//   that
-//               means; of these, TileRange::full() says which need no mask. A mask with several intervals
-//               gives several ranges
+//               that means; of these, TileRange::full() says which need no mask. A mask with several
+//               intervals gives several ranges
 //   the mask    mask_rows(), mask_columns(): scores in registers, queries as rows or as columns
 //   the score   score_exponent() (primitives/common/score.cuh): what P's exponent is. A modifier (soft cap, a
 //               bias) changes it there and the maximum with it: raise_to() of forward/softmax.cuh; backward,
