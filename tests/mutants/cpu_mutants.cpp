@@ -2,8 +2,9 @@
 // Runs one mutant of the CPU side after the other and looks which check sees it. Fails if one survives, if
 // locate blames another pass, quantity or tile than the mutant declares, or if a check complains where no
 // mutant is active. Beside each stands what a plain tolerance of 1e-2 would have said. Usage:
-// test_cpu_mutants
-// [--suggest] [--only NAME]
+// test_cpu_mutants [--suggest] [--only NAME]
+#include <omp.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -204,6 +205,7 @@ int main(int argc, char** argv) {
   using namespace tilescope;
   const std::vector<std::string_view> arguments(argv + 1, argv + argc);
   const auto only = std::find(arguments.begin(), arguments.end(), "--only");
+  omp_set_num_threads(1);  // a tile can start with what the one before left: which, threads would decide
   const bool suggests = std::find(arguments.begin(), arguments.end(), "--suggest") != arguments.end();
   std::vector<Case> cases = prepare_cases();
   if (const Sighting control = look_for(0, cases); control.check) {
