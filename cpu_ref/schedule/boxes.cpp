@@ -72,6 +72,10 @@ std::int64_t Boxes::beside_rows(std::int64_t first, std::int64_t rows, std::int6
     return sum_of_even(whole_tiles, [&](std::int64_t tile) { return of_tile(tile, tile_rows); }) +
            of_tile(whole_tiles, last_rows);
   }
+  const std::int64_t odd_rows = (first + rows) / 2 - first / 2, whole_panels = row_bytes / panel_bytes;
+  if (asked_by == AskedBy::copied_parts) {
+    return odd_rows * whole_panels * kSectorBytes + rows * (rounded_up(row_bytes, kSectorBytes) - row_bytes);
+  }
   std::int64_t zeros = 0;
   if (asked_by == AskedBy::boxes) {
     const std::int64_t box_rows =
@@ -79,7 +83,6 @@ std::int64_t Boxes::beside_rows(std::int64_t first, std::int64_t rows, std::int6
     zeros = box_rows * rounded_up(row_bytes, panel_bytes) - rows * row_bytes;
   }
   if (row_bytes % kSectorBytes == 0) return zeros;
-  const std::int64_t odd_rows = (first + rows) / 2 - first / 2, whole_panels = row_bytes / panel_bytes;
   const std::int64_t of_a_row = asked_by == AskedBy::boxes ? kSectorBytes : kSectorBytes / 2;
   return zeros + rows * of_a_row + odd_rows * whole_panels * kSectorBytes;
 }

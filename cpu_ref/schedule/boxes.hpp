@@ -33,6 +33,9 @@ enum class AskedBy : std::uint8_t {
   /// Copies of 16 bytes past L1 (cp.async.cg): a sector comes for each 32 bytes of shared memory that a part
   /// of it goes to. Rows begin at such a place there; those of one number lie there as they lie in memory.
   copies,
+  /// The same of a part of each row of a matrix, whose rows are an odd number of 16 bytes. Parts begin at
+  /// whole sectors from the row's begin on.
+  copied_parts,
   /// Loads of panel_bytes that lie one after the other, from each row on where a row has several: the sectors
   /// that these touch.
   pieces,

@@ -140,7 +140,7 @@ const Boxes* TileProgram::boxes_of(const Operand& operand) const {
 }
 
 std::int64_t TileProgram::filled_bytes(const Operand& operand, std::int64_t head, std::int64_t begin,
-                                       std::int64_t end) const {
+                                       std::int64_t end, std::int64_t cols) const {
   const Boxes* const found = boxes_of(operand);
   if (found == nullptr || end <= begin) return 0;
   const TensorExtent extent = this->extent(operand.tensor);
@@ -148,7 +148,7 @@ std::int64_t TileProgram::filled_bytes(const Operand& operand, std::int64_t head
   const TileShape accessed = access_tile();
   return found->beside_rows(head * extent.rows + begin, end - begin,
                             extent.indexing == TileIndexing::n ? accessed.block_n : accessed.block_m,
-                            extent.cols * extent.element_bytes, extent.cols == 1);
+                            (cols > 0 ? cols : extent.cols) * extent.element_bytes, extent.cols == 1);
 }
 
 TileAccess TileProgram::access(const Operand& operand, int batch, int head, int m_block, int n_block) const {
@@ -166,6 +166,9 @@ TileAccess TileProgram::access(const Operand& operand, int batch, int head, int 
   const int tensor_head = head / static_cast<int>(q_heads() / extent.heads);
   const std::int64_t first =
       by_m ? std::int64_t{m_block} * accessed.block_m : std::int64_t{n_block} * accessed.block_n;
+  const std::int64_t beside =
+      boxes.empty() ? 0
+                    : filled_bytes(operand, batch * extent.heads + tensor_head, first, first + rows, cols);
   return {operand.tensor,
           operand.kind,
           extent.indexing == TileIndexing::head ? 0 : batch,
@@ -173,7 +176,7 @@ TileAccess TileProgram::access(const Operand& operand, int batch, int head, int 
           by_m ? m_block : -1,
           by_n || are_partial(operand.tensor) ? n_block : -1,
           rows * cols * extent.element_bytes,
-          boxes.empty() ? 0 : filled_bytes(operand, batch * extent.heads + tensor_head, first, first + rows)};
+          beside};
 }
 
 TileShape flash1_tile_rule(std::int64_t sram_elements, std::int64_t head_dim) {

@@ -258,8 +258,9 @@ struct TileProgram {
   std::int64_t shared_bytes(int stages = 2) const;
   /// What crosses, where the operand is among `boxes`, beside the bytes of rows [begin, end) of the `head`-th
   /// of its (batch, head) pairs, which are tiles of access_tile() from `begin` on; 0 elsewhere.
-  std::int64_t filled_bytes(const Operand& operand, std::int64_t head, std::int64_t begin,
-                            std::int64_t end) const;
+  /// @param cols  of each row; 0: all
+  std::int64_t filled_bytes(const Operand& operand, std::int64_t head, std::int64_t begin, std::int64_t end,
+                            std::int64_t cols = 0) const;
   /// What it is asked for by, among `boxes`, or null.
   const Boxes* boxes_of(const Operand& operand) const;
   /// Those of the whole pass, with so many accesses of kind store_then_reduce that store and that reduce.

@@ -197,7 +197,7 @@ std::int64_t filled_bytes(const TileProgram& program, const Operand& operand, Pa
   if (extent.indexing == TileIndexing::head) {
     return moved / program.tile_bytes(operand.tensor) * program.filled_bytes(operand, 0, 0, 1);
   }
-  const bool by_m = extent.indexing == TileIndexing::m, owned = by_m == (program.axis == Axis::q);
+  const bool by_m = extent.cut_by_m(), owned = by_m == (program.axis == Axis::q);
   const TileShape tile = program.access_tile();
   const int tile_rows = by_m ? tile.block_m : tile.block_n;
   // Heads whose tensors begin at the same place of a sector take the same: these come round.
@@ -214,9 +214,10 @@ std::int64_t filled_bytes(const TileProgram& program, const Operand& operand, Pa
     return bytes;
   };
   std::int64_t beside = 0;
-  if (part == Part::init)
+  const bool whole_matrix = extent.cut_by_m() && extent.cut_by_n();  // each of its tiles is visited once
+  if (part == Part::init || whole_matrix)
     beside = of_tiles(0, static_cast<int>(ceil_div(extent.rows, std::int64_t{tile_rows})));
-  for (int block = 0; part != Part::init && block < program.num_blocks(); ++block) {
+  for (int block = 0; part != Part::init && !whole_matrix && block < program.num_blocks(); ++block) {
     const TileRuns inner = program.phases.empty() ? TileRuns{} : program.inner_slices(0, block);
     if (part == Part::phase && !owned) {
       for (const TileRange& run : inner.runs()) beside += of_tiles(run.begin, run.end);

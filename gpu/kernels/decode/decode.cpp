@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "gpu/registry/asked_by.hpp"
+
 namespace tilescope {
 
 namespace {
@@ -75,6 +77,13 @@ std::optional<std::string> Decode::lack(const AttentionProblem& problem, const P
 
 bool Decode::first_choice(const AttentionProblem& problem) {
   return problem.seqlen_q * problem.group_size() <= DecodeShape::kRows;
+}
+
+std::vector<Boxes> Decode::boxes(const TileProgram& program) {
+  using enum TensorName;
+  if (program.name == PassName::combine) return {};
+  if (is_fp8(program.problem.kv_type())) return by_copies(program, {q});
+  return by_copies(program, {q, k, v});
 }
 
 LaunchShape Decode::launch_shape(const TileProgram& program) {

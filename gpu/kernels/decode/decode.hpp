@@ -73,6 +73,7 @@ struct Decode {
   static ProgramOptions default_options(const AttentionProblem&);
   /// Where the rows of a group, one a query, fill no more than one tile.
   static bool first_choice(const AttentionProblem&);
+  static std::vector<Boxes> boxes(const TileProgram&);
   static LaunchShape launch_shape(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
 

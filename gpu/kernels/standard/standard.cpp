@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/kernels/standard/standard.hpp"
 
+#include "gpu/registry/asked_by.hpp"
+
 namespace tilescope {
 
 ProgramOptions Standard::default_options(const AttentionProblem& problem) {
@@ -8,6 +10,14 @@ ProgramOptions Standard::default_options(const AttentionProblem& problem) {
   options[PassName::softmax].row_reads = row_reads(PassName::softmax, problem.seqlen_k);
   options[PassName::dscores].row_reads = row_reads(PassName::dscores, problem.seqlen_k);
   return options;
+}
+
+std::vector<Boxes> Standard::boxes(const TileProgram& program) {
+  std::vector<Boxes> all = EarlyRung::boxes(program);
+  const ElementType dtype = program.problem.dtype;
+  if (dtype != ElementType::fp32) return all;  // loads, which come round by way of registers
+  for (const Boxes& matrix : matrices_by_copies(program, element_bytes(dtype))) all.push_back(matrix);
+  return all;
 }
 
 LaunchShape Standard::launch_shape(const TileProgram& program) {

@@ -15,6 +15,7 @@ struct Standard : EarlyRung {
   static constexpr Algorithm algorithm = Algorithm::standard;
   static constexpr int rung = 1;
   static ProgramOptions default_options(const AttentionProblem&);
+  static std::vector<Boxes> boxes(const TileProgram&);
   static LaunchShape launch_shape(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
 

@@ -16,7 +16,10 @@ ProgramOptions StandardMma::default_options(const AttentionProblem& problem) {
 
 std::vector<Boxes> StandardMma::boxes(const TileProgram& program) {
   using enum TensorName;
-  return by_copies(program, {q, k, v, dout});
+  std::vector<Boxes> all = by_copies(program, {q, k, v, dout});
+  for (const Boxes& matrix : matrices_by_copies(program, element_bytes(program.problem.dtype)))
+    all.push_back(matrix);
+  return all;
 }
 
 LaunchShape StandardMma::launch_shape(const TileProgram& program) {

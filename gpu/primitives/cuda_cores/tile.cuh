@@ -264,20 +264,6 @@ struct RowRun {
   }
 };
 
-/// One 16-byte chunk of a tile from slow memory.
-template <typename Element>
-__device__ inline void copy_chunk(float* destination, const GlobalRows<Element>& source, int row, int col) {
-  if constexpr (sizeof(Element) == 4) {
-    for (int x = 0; x < 4; ++x) {
-      const bool valid = row < source.rows && col + x < source.cols;
-      __pipeline_memcpy_async(destination + x, valid ? source.at(row, col + x) : source.data, 4,
-                              valid ? 0 : 4);
-    }
-  } else {
-    *reinterpret_cast<float4*>(destination) = load_quad(source, row, col);
-  }
-}
-
 /// A group's part of a Rows x Cols tile, quad by quad.
 template <int Rows, int Cols>
 struct TileShare {
@@ -308,8 +294,8 @@ struct QuadsInFlight {
 };
 
 /// A group copies Rows x Cols from slow memory, widened to fp32; what lies beyond the matrix becomes zero.
-/// Asynchronous for fp32 (await with __pipeline_wait_prior), whole when it returns otherwise; both need a
-/// barrier after.
+/// Asynchronous for fp32 in whole quads (await with __pipeline_wait_prior), whole when it returns otherwise;
+/// both need a barrier after.
 template <int Rows, int Cols, typename Element>
 __device__ inline void load_tile(SharedTile<Cols> tile, const GlobalRows<Element>& source) {
   using Share = TileShare<Rows, Cols>;
@@ -344,7 +330,7 @@ __device__ inline void load_tile(SharedTile<Cols> tile, const GlobalRows<Element
   }
 #pragma unroll 1
   for (int row = first_row; row < Rows; row += kRowStep) {
-    copy_chunk(tile.chunk(row, chunk), source, row, 4 * chunk);
+    *reinterpret_cast<float4*>(tile.chunk(row, chunk)) = load_quad(source, row, 4 * chunk);
   }
 }
 

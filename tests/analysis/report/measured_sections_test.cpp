@@ -283,13 +283,11 @@ TEST_CASE("bytes beyond the closed form are laid to the counters that saw them")
   PassRecord& pass = run.passes.front();
   pass.closed_form = ClosedFormBytes{10000, 1000, 100, 100};
   pass.measured = MeasuredBytes{10300, 1600, 100, 100};
-  pass.counters = {
-      {"smsp__sass_data_bytes_mem_global_op_st.sum", std::int64_t{1000}},
-      {"l1tex__m_l1tex2xbar_write_bytes_mem_lg_op_st.sum", std::int64_t{1500}},
-      {"l1tex__t_bytes_pipe_lsu_mem_local_op_st.sum", std::int64_t{400}},
-      {"l1tex__t_bytes_pipe_lsu_mem_local_op_ld_lookup_miss.sum", std::int64_t{350}},
-      {"l1tex__t_bytes_pipe_lsu_mem_global_op_ld_lookup_hit.sum", std::int64_t{40}},
-      {"l1tex__t_bytes_pipe_lsu_mem_global_op_ldgsts_cache_access_lookup_hit.sum", std::int64_t{30}}};
+  pass.counters = {{"smsp__sass_data_bytes_mem_global_op_st.sum", std::int64_t{1000}},
+                   {"l1tex__m_l1tex2xbar_write_bytes_mem_lg_op_st.sum", std::int64_t{1500}},
+                   {"l1tex__t_bytes_pipe_lsu_mem_local_op_st.sum", std::int64_t{400}},
+                   {"l1tex__t_bytes_pipe_lsu_mem_local_op_ld_lookup_miss.sum", std::int64_t{350}},
+                   {"l1tex__t_bytes_pipe_lsu_mem_global_op_ld_lookup_hit.sum", std::int64_t{70}}};
   const Document document = make_report({{fixed_record({run})}});
   CHECK(section_names(document).count("account") == 1);
   const std::string text = to_markdown(document, "f");

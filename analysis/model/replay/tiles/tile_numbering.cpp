@@ -55,12 +55,19 @@ void TileNumbering::number(const TileProgram& program, TensorName name) {
   t.tile_rows = t.by_m ? tile.block_m : tile.block_n;
   has_boxes_ = !program.boxes.empty();
   const std::int64_t rest = extent.rows - (t.row_tiles - 1) * t.tile_rows;
+  const auto cols_of = [&](bool last_col) -> std::int64_t {
+    if (!t.by_m || !by_n) return extent.cols;
+    return last_col ? extent.cols - std::int64_t{n_tiles - 1} * tile.block_n : tile.block_n;
+  };
   for (std::size_t phase = 0; phase < kPhases && has_boxes_; ++phase) {
     const auto row = static_cast<std::int64_t>(phase);
     for (const AccessKind kind : {AccessKind::load, AccessKind::store}) {
-      auto& beside = t.filled_bytes[kind == AccessKind::store][phase];
-      beside[0] = program.filled_bytes({name, kind}, 0, row, row + t.tile_rows);
-      beside[1] = program.filled_bytes({name, kind}, 0, row, row + rest);
+      for (const bool last_row : {false, true}) {
+        for (const bool last_col : {false, true}) {
+          t.filled_bytes[kind == AccessKind::store][phase][last_row][last_col] = program.filled_bytes(
+              {name, kind}, 0, row, row + (last_row ? rest : t.tile_rows), cols_of(last_col));
+        }
+      }
     }
   }
   if (ends_at_padding(name)) {

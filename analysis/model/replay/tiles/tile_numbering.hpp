@@ -51,7 +51,8 @@ class TileNumbering {
     const std::int64_t head = static_cast<std::int64_t>(group.batch) * t.heads + group.head / t.group_size;
     const int row_tile = t.by_m ? group.m_block : group.n_block;
     const auto phase = static_cast<std::size_t>(head * t.rows + row_tile * t.tile_rows) % kPhases;
-    return t.filled_bytes[operand.kind == AccessKind::store][phase][row_tile == t.row_tiles - 1];
+    const bool last_col = t.col_tiles > 1 && group.n_block == t.col_tiles - 1;
+    return t.filled_bytes[operand.kind == AccessKind::store][phase][row_tile == t.row_tiles - 1][last_col];
   }
 
  private:
@@ -67,9 +68,10 @@ class TileNumbering {
     std::int64_t row_stride = 1, col_stride = 1, tiles_of_head = 1;
     std::int64_t bytes[2][2]{};  // [last row tile][last column tile]
     std::int64_t rows = 0, tile_rows = 0;
-    std::int64_t filled_bytes[2][kPhases][2]{};  // [stored][first row of all heads' modulo these][last tile]
-    std::vector<std::int64_t> unpadded_bytes;    // of a head of each batch entry, where there is padding
-    std::int64_t bytes_of_whole = 0;             // tile
+    /// [stored][first row of all heads' modulo these][last row tile][last column tile]
+    std::int64_t filled_bytes[2][kPhases][2][2]{};
+    std::vector<std::int64_t> unpadded_bytes;  // of a head of each batch entry, where there is padding
+    std::int64_t bytes_of_whole = 0;           // tile
   };
   void number(const TileProgram& program, TensorName name);
 
