@@ -351,7 +351,7 @@ ReadWriteBytes compulsory_bytes(const AttentionProblem& problem, Direction direc
   };
   using enum TensorName;
   ReadWriteBytes bytes;
-  bytes.read_bytes = needed(q) + needed(k) + needed(v);
+  bytes.read_bytes = needed(q) + needed(k) + (problem.shared_kv ? 0 : needed(v));
   for (const TensorName numbers : score_operands(problem)) bytes.read_bytes += whole(numbers);
   if (problem.score_mods.learned_sink) bytes.read_bytes += whole(sink);
   bytes.write_bytes = whole(out) + whole(lse);
