@@ -225,8 +225,8 @@ std::int64_t filled_bytes(const TileProgram& program, const Operand& operand, Pa
     } else if (part == Part::epilogue) {
       beside += program.query_splits() * of_tiles(block, block + 1);
     } else if (program.has_prologue(0, block)) {
-      const int ctas = program.query_splits() > 1 ? program.splits.busy(inner) * program.head_splits : 1;
-      beside += ctas * of_tiles(block, block + 1);
+      const int walks = program.splits_walk() ? program.splits.busy(inner) : 1;
+      beside += walks * program.head_splits * of_tiles(block, block + 1);
     }
   }
   const bool by_kv_heads = program.kv_heads && part != Part::phase && (part != Part::init || !by_m);

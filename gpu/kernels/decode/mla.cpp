@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "gpu/kernels/decode/decode.hpp"
+#include "gpu/registry/asked_by.hpp"
 
 namespace tilescope {
 
@@ -67,6 +68,11 @@ std::optional<std::string> MlaDecode::lack(const AttentionProblem& problem, cons
   }
   if (problem.value_dim() % 8 == 0) return std::nullopt;
   return "computes multiples of 8 as head_dim_v, not " + std::to_string(problem.value_dim());
+}
+
+std::vector<Boxes> MlaDecode::boxes(const TileProgram& program) {
+  if (program.name == PassName::combine) return {};
+  return by_copies(program, {TensorName::q, TensorName::k});
 }
 
 LaunchShape MlaDecode::launch_shape(const TileProgram& program) {

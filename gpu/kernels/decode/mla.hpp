@@ -60,6 +60,7 @@ struct MlaDecode {
   static ProgramOptions default_options(const AttentionProblem&);
   static bool first_choice(const AttentionProblem& problem) { return problem.shared_kv; }
   static LaunchShape launch_shape(const TileProgram&);
+  static std::vector<Boxes> boxes(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
 
   /// Of the pass that combines.
