@@ -341,7 +341,7 @@ void add_fp8_keys(CaseList& list) {
 
 /// Values that are columns of the keys, all of them and few: packed, split, in rows and in pages, of few
 /// queries and of several tiles.
-void add_shared_kv(CaseList& list) {
+void add_shared_kv(CaseList& list, SweepSize size) {
   constexpr ElementType kTypes[] = {ElementType::bf16, ElementType::fp16, ElementType::fp32};
   int turn = 0;
   for (const auto& [head_dim, head_dim_v] : {std::pair{576, 512}, {72, 64}, {40, 40}, {576, 512}, {192, 8}}) {
@@ -358,7 +358,11 @@ void add_shared_kv(CaseList& list) {
       if (turn % 5 == 4) c.problem.softmax_scale = -0.25;
       c.pack_gqa = turn % 5 != 3;
       if (turn % 3 != 2) c.splits = {SplitPolicy::Kind::number, 2 + turn % 2};
-      list.add(c, {.causal = causal}, 1);
+      list.add(c, {.causal = causal});
+      if (size == SweepSize::full) {
+        c.problem.dtype = kTypes[turn % 2];
+        list.add(c, {.causal = causal});
+      }
       ++turn;
     }
   }
@@ -434,7 +438,7 @@ std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_
   add_score_mods(list, tile, size);
   add_pages(list, tile);
   add_fp8_keys(list);
-  add_shared_kv(list);
+  add_shared_kv(list, size);
   return list.take();
 }
 

@@ -75,11 +75,11 @@ std::vector<Boxes> MlaDecode::boxes(const TileProgram& program) {
   return by_copies(program, {TensorName::q, TensorName::k});
 }
 
-LaunchShape MlaDecode::launch_shape(const TileProgram& program) {
+LaunchShape MlaDecode::launch_shape(const TileProgram& program, const Chip& chip) {
   if (program.name == PassName::combine) {
     return {Decode::combine_threads(compiled_columns(program.problem.value_dim())), 0};
   }
-  return {MlaShape::kThreads, MlaShape::end()};
+  return {MlaShape::kThreads, MlaShape::on(chip.compute_capability / 10).end()};
 }
 
 }  // namespace tilescope

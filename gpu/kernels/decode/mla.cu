@@ -14,7 +14,7 @@ void launch_mla(const TileProgram& program, const KernelArguments& arguments, CU
                                static_cast<int>(problem.batch), static_cast<int>(problem.value_dim())};
   CtaGrid grid = cta_for_each_item(program);
   grid.early = program.name == PassName::combine;
-  const LaunchShape shape = MlaDecode::launch_shape(program);
+  const LaunchShape shape = MlaDecode::launch_shape(program, {10 * compute_capability_major()});
   const auto launch = [&](auto* kernel) {
     launch_ctas(kernel, program.name, grid, shape, stream, arguments, decode);
   };

@@ -21,24 +21,28 @@ struct MlaShape {
   static constexpr int kRowGroups = kRows / 16, kKeyGroups = kWarps / kRowGroups;
   static constexpr int kWarpKeys = kKeys / kKeyGroups, kWarpColumns = kValueDim / kWarps;
   static constexpr TileShape kTile{kRows, kKeys};
-  /// Tiles of keys in shared memory: one is under way while the other is computed, 72 KiB an SM, where
-  /// 4.8 TB/s in 0.7 us are 25.
-  static constexpr int kStages = 2;
+  /// Tiles of keys in shared memory. Of two one is under way while the other is computed, 72 KiB an SM, where
+  /// 4.8 TB/s in 0.7 us are 25. On sm_80 one fits, which comes between one step and the next.
+  int stages = 2;
+  static constexpr MlaShape on(int compute_capability_major) {
+    return {.stages = compute_capability_major >= 9 ? 2 : 1};
+  }
 
   /// Shared memory, offsets in bytes: Q, the stages, P; what the key groups tell each other of the rows, and
   /// what rows are rescaled by; the pages of the tiles to come (PagesAhead). Behind the last tile O lies over
-  /// the stages in fp32.
+  /// Q and the stages in fp32.
   static constexpr int kTileBytes = 2 * kKeys * kHeadDim;
   static constexpr int q() { return 0; }
   static constexpr int k(int stage) { return 2 * kRows * kHeadDim + stage * kTileBytes; }
-  static constexpr int p() { return k(kStages); }
-  static constexpr int exchange() { return p() + 2 * kRows * kKeys; }
-  static constexpr int factors() { return exchange() + 4 * kKeyGroups * kRows; }
-  static constexpr int pages() { return factors() + 4 * kRows; }
+  constexpr int p() const { return k(stages); }
+  constexpr int exchange() const { return p() + 2 * kRows * kKeys; }
+  constexpr int factors() const { return exchange() + 4 * kKeyGroups * kRows; }
+  constexpr int pages() const { return factors() + 4 * kRows; }
+  static constexpr int kPagesAhead = 1;                                        // tiles
   static constexpr int kMostPages = kKeys / static_cast<int>(kLeastPageSize);  // of a tile
-  static constexpr int end() { return pages() + 4 * 2 * (kStages - 1) * kMostPages; }
+  constexpr int end() const { return pages() + 4 * 2 * kPagesAhead * kMostPages; }
   static constexpr int kOutRow = kValueDim + 8;  // eight rows that are stored at once lie in different banks
-  static_assert(4 * kRows * kOutRow <= kStages * kTileBytes);
+  static_assert(4 * kRows * kOutRow <= 2 * kRows * kHeadDim + kTileBytes);
 };
 
 struct MlaDecode {
@@ -59,7 +63,7 @@ struct MlaDecode {
   static std::vector<BackwardOrder> backward_orders() { return {}; }
   static ProgramOptions default_options(const AttentionProblem&);
   static bool first_choice(const AttentionProblem& problem) { return problem.shared_kv; }
-  static LaunchShape launch_shape(const TileProgram&);
+  static LaunchShape launch_shape(const TileProgram&, const Chip&);
   static std::vector<Boxes> boxes(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
 

@@ -186,15 +186,15 @@ __device__ __forceinline__ void store_rows(const KernelArguments& args, const De
 /// Finds rows of latent keys: one after the other, or in pages.
 template <bool kPaged>
 struct LatentKeys {
-  using Pages = PagesAhead<MlaShape::kKeys, MlaShape::kStages - 1>;
+  using Pages = PagesAhead<MlaShape::kKeys, MlaShape::kPagesAhead>;
 
   const DeviceTensor& keys;
   Pages pages;
   int batch, kv_head, end, log2_size;
 
-  __device__ LatentKeys(const KernelArguments& args, const CtaWork& work, int end, unsigned char* shared)
+  __device__ LatentKeys(const KernelArguments& args, const CtaWork& work, int end, unsigned char* pages)
       : keys(args[TensorName::k]),
-        pages(reinterpret_cast<int*>(shared + MlaShape::pages()), args.kv_pages, work.batch),
+        pages(reinterpret_cast<int*>(pages), args.kv_pages, work.batch),
         batch(work.batch),
         kv_head(work.kv_head),
         end(end),
@@ -229,13 +229,14 @@ template <ElementType kType, bool kObserved, bool kPaged>
 __global__ __launch_bounds__(MlaShape::kThreads,
                              1) void mla_forward(const __grid_constant__ KernelArguments args,
                                                  const __grid_constant__ DecodeArguments decode) {
-  constexpr int kStages = MlaShape::kStages, kAhead = kStages - 1;
+  constexpr MlaShape kShape = MlaShape::on(kComputeCapabilityMajor);
+  constexpr bool kLoadsAhead = kShape.stages > 1;
   extern __shared__ __align__(1024) unsigned char shared[];
   const std::uint32_t base = shared_address(shared);
   const LatentTile q_tile{base + MlaShape::q()};
-  const SharedTile<MlaShape::kKeys> probs{base + MlaShape::p()};
-  const MlaRows exchange{reinterpret_cast<float(*)[MlaShape::kRows]>(shared + MlaShape::exchange()),
-                         reinterpret_cast<float*>(shared + MlaShape::factors())};
+  const SharedTile<MlaShape::kKeys> probs{base + kShape.p()};
+  const MlaRows exchange{reinterpret_cast<float(*)[MlaShape::kRows]>(shared + kShape.exchange()),
+                         reinterpret_cast<float*>(shared + kShape.factors())};
   gpu::sm90::let_next_kernel_begin();
 
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
@@ -245,15 +246,18 @@ __global__ __launch_bounds__(MlaShape::kThreads,
   const DecodeRows rows(args, decode, work, MlaShape::kRows), own = rows.from(first_row);
   const TileRange range = decode.splits.part_of(
       packed_kv_tiles(band, MlaShape::kTile, rows.first + rows.count, work.first_block), work.split);
-  const LatentKeys<kPaged> keys(args, work, band.seqlen_k, shared);
-  const auto key_tile = [&](int step) { return LatentTile{base + MlaShape::k(step % kStages)}; };
+  const LatentKeys<kPaged> keys(args, work, band.seqlen_k, shared + kShape.pages());
+  const auto key_tile = [&](int step) { return LatentTile{base + MlaShape::k(step % kShape.stages)}; };
   const auto first_key_of = [&](int step) {
     return scan_tile(args.scan, range, work.wave_parity, step) * MlaShape::kKeys;
   };
-  // A group of copies a tile, with what finds the tile after the next.
+  // A group of copies a tile, with what finds the next.
+  const auto find_keys = [&](int step) {
+    if (step < range.count()) keys.find(step, first_key_of(step), thread);
+  };
   const auto load_keys = [&](int step) {
     if (step < range.count()) keys.load(key_tile(step), step, first_key_of(step), args.head_dim, thread);
-    if (step + kAhead < range.count()) keys.find(step + kAhead, first_key_of(step + kAhead), thread);
+    find_keys(step + 1);
     commit_copies();
   };
 
@@ -262,9 +266,7 @@ __global__ __launch_bounds__(MlaShape::kThreads,
   out.clear();
   if (!range.empty()) {
     if constexpr (kPaged) {
-      for (int step = 0; step < kAhead; ++step) {
-        if (step < range.count()) keys.find(step, first_key_of(step), thread);
-      }
+      find_keys(0);
       commit_copies();
       wait_for_copies<0>();
       __syncthreads();
@@ -273,7 +275,7 @@ __global__ __launch_bounds__(MlaShape::kThreads,
       const bool exists = rows.has(row);
       return {rows.at<const std::uint16_t>(args[TensorName::q], exists ? row : 0), exists};
     });
-    for (int step = 0; step < kAhead; ++step) load_keys(step);
+    load_keys(0);
   }
   const float scale = exponent_scale(args);
   const SeenKeys seen(band, own, lane);
@@ -284,9 +286,9 @@ __global__ __launch_bounds__(MlaShape::kThreads,
     const int n_block = scan_tile(args.scan, range, work.wave_parity, step);
     const int first_key = n_block * MlaShape::kKeys + key_group * MlaShape::kWarpKeys;
     // load: this tile has arrived for every thread, and every warp is past the tile before
-    wait_for_copies<kAhead - 1>();
+    wait_for_copies<0>();
     __syncthreads();
-    load_keys(step + kAhead);
+    if constexpr (kLoadsAhead) load_keys(step + 1);
 
     // compute: S = Q K^T, P, O += P V
     MlaScores s;
@@ -306,11 +308,15 @@ __global__ __launch_bounds__(MlaShape::kThreads,
     if (entry.open()) {
       log_mla_state(entry, state, out, rows, decode.columns, first_row, key_group, warp, lane);
     }
+    if constexpr (!kLoadsAhead) {
+      __syncthreads();
+      load_keys(step + 1);
+    }
   }
 
   // finish: normalise once
   __syncthreads();
-  auto* const tile = reinterpret_cast<float*>(shared + MlaShape::k(0));
+  auto* const tile = reinterpret_cast<float*>(shared);
   leave_columns(state, out, tile, exchange, first_row, key_group, warp, lane);
   __syncthreads();
   if (decode.splits.count > 1) {

@@ -118,7 +118,7 @@ std::int64_t filled_by_rows(const TileProgram& program, const TileAccess& access
   for (const Boxes& boxes : program.boxes) {
     const AccessKind kind = boxes.stored() ? AccessKind::store : AccessKind::load;
     if (boxes.tensor != access.tensor || access.kind != kind) continue;
-    const TensorExtent extent = tensor_extent(program.problem, access.tensor);
+    const TensorExtent extent = program.extent(access.tensor);
     const bool by_m = extent.indexing == TileIndexing::m;
     const TileShape tile = program.access_tile();
     const std::int64_t tile_rows = by_m ? tile.block_m : tile.block_n,
