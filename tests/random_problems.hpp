@@ -122,6 +122,12 @@ class ProblemGenerator {
     }
     return p;
   }
+  /// The same with values that are some of the keys' columns, or all.
+  AttentionProblem with_shared_kv(AttentionProblem p) {
+    p.shared_kv = true;
+    p.head_dim_v = chance(0.3) ? 0 : between(1, static_cast<int>(p.head_dim));
+    return p;
+  }
   /// The same with values of other columns than keys.
   AttentionProblem with_value_dim(AttentionProblem p) {
     p.head_dim_v = between(1, 40);

@@ -104,6 +104,7 @@ static void list(Fields& fields, Of<Fields, AttentionProblem>& problem) {
   fields.unless(std::int64_t{0}, "head_dim_v", Integer{1, kMaxHeadDim}, problem.head_dim_v);
   fields.unless(std::int64_t{0}, "page_size", Integer{kLeastPageSize, kMaxPageSize}, problem.page_size);
   fields.optional("kv_dtype", Named(parse_element_type), problem.kv_dtype);
+  fields.unless(false, "shared_kv", Flag{}, problem.shared_kv);
   for (const ScoreModRow& row : score_mod_rows()) {
     double number = row.get(problem.score_mods);
     fields.unless(0.0, row.name, ScoreModNumber{row}, number);

@@ -361,6 +361,21 @@ std::vector<SampledHead> sample_rows(const AttentionProblem& problem, std::int64
   return sampled;
 }
 
+namespace {
+
+/// Of a head of K, those that V has.
+Tensor value_columns(const Tensor& keys, const AttentionProblem& problem) {
+  const Shape shape = keys.shape();
+  Tensor values({1, 1, shape.rows, problem.value_dim()}, keys.dtype());
+  const std::size_t row_bytes = static_cast<std::size_t>(problem.value_dim() * element_bytes(values.dtype()));
+  for (std::int64_t row = 0; row < shape.rows; ++row) {
+    std::memcpy(values.row(0, 0, row), keys.row(0, 0, row), row_bytes);
+  }
+  return values;
+}
+
+}  // namespace
+
 RowJudge::RowJudge(const AttentionProblem& problem, Algorithm algorithm, Direction direction,
                    std::int64_t rows, Fp8Sums sums)
     : problem_(problem),
@@ -377,7 +392,8 @@ void RowJudge::forward(const HeadReader& read) {
   OutputJudge outs(problem_, algorithm_, out), lses(problem_, algorithm_, lse);
   std::mutex judging;
   for (const SampledHead& head : heads_) {
-    const Tensor keys = read(k, head.batch_head_kv), values = read(v, head.batch_head_kv);
+    const Tensor keys = read(k, head.batch_head_kv);
+    const Tensor values = problem_.shared_kv ? value_columns(keys, problem_) : read(v, head.batch_head_kv);
     const std::int64_t group = problem_.group_size();
     for (std::int64_t q_head = head.batch_head_kv * group; q_head < (head.batch_head_kv + 1) * group;
          ++q_head) {

@@ -339,6 +339,35 @@ void add_fp8_keys(CaseList& list) {
   }
 }
 
+/// Values that are columns of the keys, all of them and few: packed, split, in rows and in pages, of few
+/// queries and of several tiles.
+void add_shared_kv(CaseList& list, SweepSize size) {
+  constexpr ElementType kTypes[] = {ElementType::bf16, ElementType::fp16, ElementType::fp32};
+  int turn = 0;
+  for (const auto& [head_dim, head_dim_v] : {std::pair{576, 512}, {72, 64}, {40, 40}, {576, 512}, {192, 8}}) {
+    for (const bool causal : {true, false}) {
+      VerifyCase c = list.several_tiles({1 + turn % 2, 6, 1 + turn % 4 / 3});
+      c.direction = Direction::forward;
+      c.problem.head_dim = head_dim;
+      c.problem.head_dim_v = head_dim_v == head_dim ? 0 : head_dim_v;
+      c.problem.shared_kv = true;
+      c.problem.dtype = kTypes[turn % 5 / 2];
+      c.problem.seqlen_q = std::array<std::int64_t, 3>{1, 13, c.problem.seqlen_q}[turn % 3];
+      if (turn % 2 == 1) c.problem.key_lengths = {c.problem.seqlen_k, c.problem.seqlen_k / 3};
+      c.problem.page_size = std::array<std::int64_t, 4>{0, 16, 64, 0}[turn % 4];
+      if (turn % 5 == 4) c.problem.softmax_scale = -0.25;
+      c.pack_gqa = turn % 5 != 3;
+      if (turn % 3 != 2) c.splits = {SplitPolicy::Kind::number, 2 + turn % 2};
+      list.add(c, {.causal = causal});
+      if (size == SweepSize::full) {
+        c.problem.dtype = kTypes[turn % 2];
+        list.add(c, {.causal = causal});
+      }
+      ++turn;
+    }
+  }
+}
+
 /// Masks beside bands, in every element type, with padding and dropout in turn.
 void add_masks(CaseList& list, TileShape tile) {
   int turn = 0;
@@ -409,6 +438,7 @@ std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_
   add_score_mods(list, tile, size);
   add_pages(list, tile);
   add_fp8_keys(list);
+  add_shared_kv(list, size);
   return list.take();
 }
 

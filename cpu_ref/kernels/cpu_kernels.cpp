@@ -17,7 +17,8 @@ Capabilities capabilities_of(Algorithm algorithm) {
   FeatureSet forward = kBackwardFeatures | kNarrowTypes | FeatureSet{Feature::paged_keys, Feature::fp8_keys},
              backward = kBackwardFeatures;
   if (algorithm != Algorithm::flash1) {
-    forward = forward | score_mod_features() | FeatureSet{Feature::value_dim, Feature::descales};
+    forward = forward | score_mod_features() |
+              FeatureSet{Feature::value_dim, Feature::descales, Feature::shared_kv};
     backward = backward | score_mod_features() | FeatureSet{Feature::value_dim};
   }
   if (algorithm == Algorithm::flash2) {

@@ -32,6 +32,7 @@ constexpr FeatureName kFeatures[kNumFeatures] = {
     {"value dim", "has values with the columns of keys alone: head_dim_v must be left out"},
     {"pages", "reads no keys and values in pages: page_size must be left out"},
     {"fp8 keys", "has keys and values of the queries' type alone: kv_dtype must be left out"},
+    {"shared kv", "reads values beside keys, not columns of them: shared_kv must be off"},
     {"softcap", "has no soft cap: softcap must be left out"},
     {"alibi", "has no ALiBi: alibi must be left out"},
     {"learned sink", "has no learned sink: learned_sink must be left out"},
@@ -92,7 +93,7 @@ FeatureSet required_features(const AttentionProblem& problem) {
   // what it asks of a kernel.
   const auto& [batch, heads, heads_kv, seqlen_q, seqlen_k, head_dim, dtype, causal, window_left, window_right,
                softmax_scale, dropout, seed, key_lengths, descales, mask, score_mods, head_dim_v, page_size,
-               kv_dtype] = problem;
+               kv_dtype, shared_kv] = problem;
   FeatureSet needs{feature_of(dtype)};
   if (causal) needs = needs | FeatureSet{Feature::causal};
   if (window_left >= 0 || window_right >= 0) needs = needs | FeatureSet{Feature::window};
@@ -105,6 +106,7 @@ FeatureSet required_features(const AttentionProblem& problem) {
   if (head_dim_v != 0 && head_dim_v != head_dim) needs = needs | FeatureSet{Feature::value_dim};
   if (page_size > 0) needs = needs | FeatureSet{Feature::paged_keys};
   if (kv_dtype) needs = needs | FeatureSet{Feature::fp8_keys};
+  if (shared_kv) needs = needs | FeatureSet{Feature::shared_kv};
   const ScoreMods& mods = score_mods;
   return needs | score_mods_where([&mods](const ScoreModRow& row) { return row.get(mods) != 0; });
 }

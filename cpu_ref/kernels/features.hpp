@@ -37,6 +37,7 @@ enum class Feature : std::uint8_t {
   value_dim,     // values with other columns than queries and keys
   paged_keys,    // keys and values in pages
   fp8_keys,      // keys and values stored in fp8e4m3 beside wider queries
+  shared_kv,     // values that are columns of the keys
   softcap,       // score modifiers from here on, in the order of score_mod_rows()
   alibi,
   learned_sink,

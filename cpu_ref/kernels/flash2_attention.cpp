@@ -25,7 +25,9 @@ class Flash2Forward {
       : head_dim_(static_cast<int>(program.problem.head_dim)),
         value_dim_(static_cast<int>(program.problem.value_dim())),
         probs_type_(probs_type(program.problem)),
-        sums_(program, program.problem.kv_type() == ElementType::bf16 && multiplies_bf16_pairs()),
+        shared_kv_(program.problem.shared_kv),
+        sums_(program,
+              program.problem.kv_type() == ElementType::bf16 && !shared_kv_ && multiplies_bf16_pairs()),
         two_level_(program.fp8_sums == Fp8Sums::two_level),
         by_block_(program.problem.descaled_by_key_blocks()),
         scale_(program.problem),
@@ -74,7 +76,7 @@ class Flash2Forward {
     const ScoreTile place(cta, at);
     const bool pairs = sums_.of_pairs;
     const TileView k = pairs ? cta.load_column_pairs(TensorName::k, at, k_) : cta.load(TensorName::k, at, k_);
-    const TileView v = pairs ? cta.load_row_pairs(at, v_) : cta.load(TensorName::v, at, v_);
+    const TileView v = shared_kv_ ? k : pairs ? cta.load_row_pairs(at, v_) : cta.load(TensorName::v, at, v_);
     TileState* state = cta.observe(at);
     const TileParts parts = cta.parts(at);
 
@@ -145,6 +147,7 @@ class Flash2Forward {
 
   int head_dim_, value_dim_;
   ElementType probs_type_;
+  bool shared_kv_;  // V's tile is the first columns of K's
   ProductSums sums_;
   bool two_level_, by_block_;
   float descale_ = 1.0f;  // of Q's tile, times that of its keys where all have one

@@ -2,6 +2,7 @@
 #include "cpu_ref/numeric/random_inputs.hpp"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numbers>
 
@@ -91,6 +92,19 @@ void fill_random(TensorSet& tensors, TensorName name, InputKind kind) {
   }
 }
 
+void copy_values_from_keys(TensorSet& tensors) {
+  const Tensor& keys = tensors[TensorName::k];
+  Tensor& values = tensors.allocate(TensorName::v);
+  const Shape shape = values.shape();
+  const std::size_t row_bytes = static_cast<std::size_t>(shape.cols * element_bytes(values.dtype()));
+  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
+    for (std::int64_t head = 0; head < shape.heads; ++head) {
+      for (std::int64_t row = 0; row < shape.rows; ++row)
+        std::memcpy(values.row(batch, head, row), keys.row(batch, head, row), row_bytes);
+    }
+  }
+}
+
 void fill_score_operands(TensorSet& tensors) {
   const AttentionProblem& problem = tensors.problem();
   const auto heads = static_cast<int>(problem.heads);
@@ -106,7 +120,9 @@ void fill_score_operands(TensorSet& tensors) {
 }
 
 void fill_random_inputs(TensorSet& tensors, Direction direction, InputKind kind) {
-  for (TensorName name : {TensorName::q, TensorName::k, TensorName::v}) fill_random(tensors, name, kind);
+  const bool shared_kv = tensors.problem().shared_kv;
+  for (TensorName name : {TensorName::q, TensorName::k}) fill_random(tensors, name, kind);
+  shared_kv ? copy_values_from_keys(tensors) : fill_random(tensors, TensorName::v, kind);
   for (TensorName name : {TensorName::k, TensorName::v}) poison_padding(tensors[name], tensors.problem());
   if (tensors.problem().page_size > 0) tensors.lay_out_in_pages(draw_kv_pages(tensors.problem()));
   fill_score_operands(tensors);

@@ -92,7 +92,7 @@ std::vector<TileProgram> flash2_forward(const AttentionProblem& problem, const P
   TileProgram forward = make_pass(PassName::forward, problem, Axis::q, options);
   forward.prologue = {load(q)};
   load_score_operands(forward);
-  forward.phases = {{load(k), load(v)}};
+  forward.phases = {problem.shared_kv ? std::vector{load(k)} : std::vector{load(k), load(v)}};
   forward.epilogue = {store(out), store(lse)};
   forward.products = products_of(Direction::forward);
   forward.pack_gqa = options.pack_gqa;
@@ -106,7 +106,7 @@ std::vector<TileProgram> flash2_forward(const AttentionProblem& problem, const P
   forward.epilogue = {store(out_partial), store(lse_partial)};
   TileProgram combine =
       make_elementwise_pass(PassName::combine, PassName::forward, problem, Axis::q, options);
-  combine.tile.block_m = kCombinedRows;
+  combine.tile.block_m = combined_rows(problem.value_dim());
   combine.init = state;  // once, not in every split
   combine.phases = {{load(out_partial), load(lse_partial)}};
   combine.epilogue = {store(out), store(lse)};

@@ -93,6 +93,17 @@ void validate_kv_dtype(const AttentionProblem& p) {
   }
 }
 
+/// @throws BadInput unless V's columns are among K's, and its numbers K's
+void validate_shared_kv(const AttentionProblem& p) {
+  if (!p.shared_kv) return;
+  require(p.value_dim() <= p.head_dim, "head_dim_v", p.value_dim(),
+          "must not exceed head_dim = " + std::to_string(p.head_dim) + " with shared_kv");
+  for (const auto& [field, descale] :
+       {std::pair{"descale_k", p.descales.k}, std::pair{"descale_v", p.descales.v}}) {
+    if (descale != Descale{}) throw BadInput(field, to_string(descale), "must be left out with shared_kv");
+  }
+}
+
 /// @throws BadInput naming the first descale that cannot be
 void validate_descales(const AttentionProblem& p) {
   for (const auto& [field, descale, type] : {std::tuple{"descale_q", p.descales.q, p.dtype},
@@ -161,6 +172,7 @@ void validate(const AttentionProblem& p) {
   if (p.mask.any()) mask_model(p.mask.kind).validate(p);
   validate_kv_dtype(p);
   validate_descales(p);
+  validate_shared_kv(p);
   // batch * heads must fit a grid, and the largest tensor, fp32 of (B, H, Nq, Nk), the byte counters.
   std::int64_t batch_heads, bytes;
   if (__builtin_mul_overflow(p.batch, p.heads, &batch_heads) ||
@@ -192,6 +204,7 @@ std::string describe(const AttentionProblem& p) {
   if (p.value_dim() != p.head_dim) text << "/" << p.value_dim();
   text << " " << to_string(p.dtype);
   if (p.kv_dtype) text << " kv " << to_string(*p.kv_dtype);
+  if (p.shared_kv) text << " kv shared";
   if (p.causal) text << " causal";
   if (p.windowed()) text << " window(" << p.window_left << "," << p.window_right << ")";
   if (p.mask.any()) text << " mask " << describe(p.mask);
@@ -279,6 +292,17 @@ std::span<const Preset> presets() {
        with(layer({32, 32}, 2048, 128, true), [](P& p) { p.score_mods.alibi = true; })},
       {"deepseek-v3", "queries and keys of 192, values of 128: a layer of DeepSeek V3 over a prompt of 4k",
        with(layer({128, 128}, 4096, 192, true), [](P& p) { p.head_dim_v = 128; })},
+      {"deepseek-v3-decode",
+       "32 sequences being decoded out of latent keys, in pages of 64: a layer of DeepSeek V3, absorbed",
+       with(layer({128, 1}, 4096, 576, false),
+            [](P& p) {
+              p.batch = 32;
+              p.seqlen_q = 1;
+              p.head_dim_v = 512;
+              p.shared_kv = true;
+              p.page_size = 64;
+              p.softmax_scale = 1 / std::sqrt(192.0);
+            })},
       {"serving-8",
        "eight sequences being decoded, in pages of 16 keys, as vLLM has them: a layer of Llama 3 8B",
        with(layer({32, 8}, 8192, 128, false),

@@ -53,7 +53,8 @@ constexpr Products products_of(Direction direction) {
 }
 
 /// Multi-head attention O = dropout(softmax(mask(f(scale * Q K^T)))) V, one (B, H, N, D) tensor each, where f
-/// are the score modifiers; V and O may have columns of their own number, head_dim_v.
+/// are the score modifiers; V and O may have columns of their own number, head_dim_v. With `shared_kv` V is
+/// no tensor of its own: its columns are the first of K's.
 ///
 /// With off = seqlen_k - seqlen_q, query i sees key j when j <= i + off (causal) and
 /// i + off - window_left <= j <= i + off + window_right: masks are aligned bottom-right.
@@ -85,6 +86,9 @@ struct AttentionProblem {
   std::int64_t head_dim_v = 0;  // columns of V and O; 0: head_dim
   std::int64_t page_size = 0;   // keys of a page of K and V, see KvPageTable; 0: they lie one after the other
   std::optional<ElementType> kv_dtype = std::nullopt;  // that K and V are stored in: fp8e4m3; none: dtype
+  /// A row of K is a row of V, and what follows it: multi-head latent attention with the projections of keys
+  /// and values absorbed into queries and outputs (DeepSeek-V2, arXiv:2405.04434, section 2.1).
+  bool shared_kv = false;
 
   double scale() const;
   std::int64_t value_dim() const { return head_dim_v == 0 ? head_dim : head_dim_v; }
@@ -123,7 +127,7 @@ struct AttentionProblem {
   bool operator==(const AttentionProblem&) const = default;
 };
 
-inline constexpr std::int64_t kMaxHeadDim = 256;
+inline constexpr std::int64_t kMaxHeadDim = 576;  // of a latent key: 512 columns and 64 of its position
 inline constexpr std::int64_t kMaxSeqlen = std::int64_t{1} << 28;
 inline constexpr std::int64_t kLeastPageSize = 8, kMaxPageSize = 4096;
 

@@ -32,7 +32,10 @@ std::string to_string(const SplitPolicy& policy);
 /// The same read. @throws BadInput
 SplitPolicy parse_split_policy(const std::string& field, const std::string& text);
 
-inline constexpr int kCombinedRows = 16;  // of a CTA of the pass that combines
+inline constexpr int kCombinedRows = 16;  // of a CTA of the pass that combines, of no more than 256 columns
+constexpr int combined_rows(std::int64_t value_dim) {
+  return value_dim <= 256 ? kCombinedRows : kCombinedRows / 2;
+}
 
 /// Of the CTAs that share a kv tile (ProgramOptions::query_splits), those that divide a group's query heads
 /// among them; each of these parts is divided further by q tiles.

@@ -32,6 +32,8 @@ void require_no_option(const AttentionProblem& problem) {
   }
   require(problem.value_dim() == problem.head_dim, "head_dim_v", problem.head_dim_v,
           "must be left out with several GPUs: schedules exchange rows of one length");
+  require(!problem.shared_kv, "shared_kv", 1,
+          "must be left out with several GPUs: schedules exchange keys and values");
   if (problem.score_mods.any()) {
     throw BadInput("score modifiers", "of" + describe(problem.score_mods),
                    "must be left out with several GPUs: a slice does not know the places of its pairs");

@@ -46,6 +46,15 @@ inline int multiprocessors() {
   return sms;
 }
 
+/// Of the current device: 9 of 9.0. @throws as check_cuda
+inline int compute_capability_major() {
+  int device = 0, major = 0;
+  check_cuda(cudaGetDevice(&device), "asking for the current device");
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+             "asking for the compute capability");
+  return major;
+}
+
 /// Enqueues `kernel`, whose parameters the arguments become: the common ones, and whatever else it takes,
 /// tensor maps (as `const __grid_constant__ CUtensorMap`) among it.
 /// @throws DeviceError if the launch is refused

@@ -7,6 +7,7 @@
 #include "common/errors.hpp"
 #include "common/nearest_names.hpp"
 #include "gpu/kernels/decode/decode.hpp"
+#include "gpu/kernels/decode/mla.hpp"
 #include "gpu/kernels/flash1/flash1.hpp"
 #include "gpu/kernels/flash1_mma/flash1_mma.hpp"
 #include "gpu/kernels/flash2_mma/flash2_mma.hpp"
@@ -23,11 +24,11 @@
 namespace tilescope {
 
 std::span<const GpuKernel> gpu_kernel_rungs() {
-  static const std::vector<GpuKernel> rungs = {make_gpu_kernel<Standard>(),    make_gpu_kernel<Flash1>(),
-                                               make_gpu_kernel<Flash2Simt>(),  make_gpu_kernel<Flash2Mma>(),
-                                               make_gpu_kernel<Flash3Basic>(), make_gpu_kernel<Flash3>(),
-                                               make_gpu_kernel<SplitK>(),      make_gpu_kernel<Flash1Mma>(),
-                                               make_gpu_kernel<StandardMma>(), make_gpu_kernel<Decode>()};
+  static const std::vector<GpuKernel> rungs = {
+      make_gpu_kernel<Standard>(),  make_gpu_kernel<Flash1>(),      make_gpu_kernel<Flash2Simt>(),
+      make_gpu_kernel<Flash2Mma>(), make_gpu_kernel<Flash3Basic>(), make_gpu_kernel<Flash3>(),
+      make_gpu_kernel<SplitK>(),    make_gpu_kernel<Flash1Mma>(),   make_gpu_kernel<StandardMma>(),
+      make_gpu_kernel<Decode>(),    make_gpu_kernel<MlaDecode>()};
   return rungs;
 }
 

@@ -132,7 +132,8 @@ std::string PeerProcess::read_line() {
 PeerAnswer PeerProcess::time(const std::string& peer, const AttentionProblem& problem, Direction direction,
                              const TimerOptions& timing) {
   if (!gone_.empty()) return {{}, gone_, 0};
-  if (problem.dropout > 0 || problem.descales.any() || problem.value_dim() != problem.head_dim) {
+  if (problem.dropout > 0 || problem.descales.any() || problem.value_dim() != problem.head_dim ||
+      problem.shared_kv) {
     return {{}, "peers are timed without dropout and descales, and with values of the columns of keys", 0};
   }
   const Json request{{"peer", peer},

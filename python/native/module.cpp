@@ -114,7 +114,7 @@ AttentionProblem make_problem(std::int64_t batch, std::int64_t heads, std::int64
                               const std::string& descale_k, const std::string& descale_v,
                               std::optional<std::array<int, 2>> descale_block, const std::string& mask,
                               const std::map<std::string, double>& score_mods, std::int64_t head_dim_v,
-                              std::int64_t page_size, const std::string& kv_dtype) {
+                              std::int64_t page_size, const std::string& kv_dtype, bool shared_kv) {
   AttentionProblem problem{batch,
                            heads,
                            heads_kv,
@@ -134,6 +134,7 @@ AttentionProblem make_problem(std::int64_t batch, std::int64_t heads, std::int64
   if (!mask.empty()) problem.mask = parse_mask("mask", mask);
   problem.head_dim_v = head_dim_v == head_dim ? 0 : head_dim_v;
   problem.page_size = page_size;
+  problem.shared_kv = shared_kv;
   if (!kv_dtype.empty() && kv_dtype != dtype) problem.kv_dtype = element_type(kv_dtype);
   for (const auto& [name, number] : score_mods) set_score_mod(problem.score_mods, name, number);
   if (descale_block) problem.descales.block = {(*descale_block)[0], (*descale_block)[1]};
@@ -153,7 +154,7 @@ void bind_problem(nb::module_& module) {
            "key_lengths"_a = std::vector<std::int64_t>(), "descale_q"_a = "1", "descale_k"_a = "1",
            "descale_v"_a = "1", "descale_block"_a.none() = nb::none(), "mask"_a = "",
            "score_mods"_a = std::map<std::string, double>(), "head_dim_v"_a = 0, "page_size"_a = 0,
-           "kv_dtype"_a = "")
+           "kv_dtype"_a = "", "shared_kv"_a = false)
       .def(
           "with_seed",
           [](AttentionProblem problem, std::uint64_t seed) {

@@ -75,7 +75,7 @@ class Problem:
     """
 
     seqlen_q: int  #: queries, 1 ... 2^28
-    head_dim: int  #: D, 1 ... 256
+    head_dim: int  #: D, 1 ... 576
     batch: int = 1
     heads: int = 1  #: query heads
     heads_kv: int = None  # type: ignore[assignment]  #: key and value heads, which divide heads; default: heads
@@ -99,6 +99,7 @@ class Problem:
     head_dim_v: int = None  # type: ignore[assignment]  #: columns of v and the output; default: head_dim
     page_size: int = 0  #: keys of a page, where k and v lie in pages that a table finds (PagedAttention); 0: they do not
     kv_dtype: str = None  # type: ignore[assignment]  #: that k and v are stored in: fp8e4m3; default: dtype
+    shared_kv: bool = False  #: v is the first head_dim_v columns of k, as of absorbed multi-head latent attention
     _handle: _native.Problem = dataclasses.field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -129,6 +130,7 @@ class Problem:
             put("kv_dtype", element_type_of(self.kv_dtype))
         put("kv_dtype", _TYPES.get(self.kv_dtype, self.kv_dtype))
         put("causal", bool(self.causal))
+        put("shared_kv", bool(self.shared_kv))
         put("key_lengths", tuple(operator.index(length) for length in self.key_lengths))
         for field in ("descale_q", "descale_k", "descale_v"):
             value = getattr(self, field)
@@ -142,7 +144,7 @@ class Problem:
         if not 0 <= self.seed < 2**64:
             raise bad_input("seed", self.seed, "must lie in 0 ... 2^64 - 1")
         if self.head_dim_v == 0:
-            raise bad_input("head_dim_v", 0, "must lie in 1 ... 256")
+            raise bad_input("head_dim_v", 0, "must lie in 1 ... 576")
         for field in ("seqlen_q", "head_dim", "head_dim_v", "batch", "heads", "heads_kv", "seqlen_k", "page_size"):
             if abs(getattr(self, field)) >= 2**63:
                 raise bad_input(field, getattr(self, field), "must fit 63 bits")

@@ -40,6 +40,7 @@ def words_of(problem: Problem) -> list[str]:
     words += ["--head-dim-v", str(problem.head_dim_v)] if problem.head_dim_v != problem.head_dim else []
     words += ["--page-size", str(problem.page_size)] if problem.page_size else []
     words += ["--kv-dtype", problem.kv_dtype] if problem.kv_dtype != problem.dtype else []
+    words += ["--shared-kv"] if problem.shared_kv else []
     for name in SCORE_MODS:
         value = getattr(problem, name)
         flag = [f"--{name.replace('_', '-')}"]

@@ -34,7 +34,7 @@ _PROBLEM_FIELDS = (
     "dropout", "seed", "key_lengths",
 )  # fmt: skip
 _RARE_FIELDS = (
-    "mask", "descale_q", "descale_k", "descale_v", "descale_block", "head_dim_v", "page_size", "kv_dtype", *SCORE_MODS,
+    "mask", "descale_q", "descale_k", "descale_v", "descale_block", "head_dim_v", "page_size", "kv_dtype", "shared_kv", *SCORE_MODS,
 )  # fmt: skip  # columns where a run has them
 
 

@@ -37,7 +37,8 @@ constexpr std::pair<Feature, std::string_view> kRareFeatures[] = {{Feature::desc
                                                                   {Feature::mask_rules, "`list masks`"},
                                                                   {Feature::value_dim, "values"},
                                                                   {Feature::paged_keys, "keys"},
-                                                                  {Feature::fp8_keys, "caches"}};
+                                                                  {Feature::fp8_keys, "caches"},
+                                                                  {Feature::shared_kv, "latent keys"}};
 
 bool is_rare(Feature feature) {
   if (score_mod_features().has(feature)) return true;

@@ -67,9 +67,11 @@ constexpr ProblemOption kPlainOptions[] = {
     {"seqlen_q", "N", shape, set_integers<&Problem::seqlen_q, &Problem::seqlen_k>,
      "queries, where there are more or fewer than keys"},
     {"seqlen_k", "N", shape, set_integers<&Problem::seqlen_k>, "keys; default: as many as queries"},
-    {"head_dim", "N", shape, set_integers<&Problem::head_dim>, "D, 1 ... 256; default 64"},
+    {"head_dim", "N", shape, set_integers<&Problem::head_dim>, "D, 1 ... 576; default 64"},
     {"head_dim_v", "N", shape, set_integers<&Problem::head_dim_v>,
      "columns of values and of the output; default: those of queries and keys, D"},
+    {"shared_kv", "", shape, [](Problem& p, Text, Text) { p.shared_kv = true; },
+     "values are the first columns of keys, as of absorbed multi-head latent attention"},
     {"dtype", "fp32|fp16|bf16|fp8e4m3|fp8e5m2", feature,
      [](Problem& p, Text, Text value) { p.dtype = parse_dtype(value); },
      "element type of the inputs; default fp32, or the first that the kernel takes; of simulate without "

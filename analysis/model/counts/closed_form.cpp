@@ -226,8 +226,8 @@ std::int64_t filled_bytes(const TileProgram& program, const Operand& operand, Pa
     } else if (part == Part::epilogue) {
       beside += program.query_splits() * of_tiles(block, block + 1);
     } else if (program.has_prologue(0, block)) {
-      const int ctas = program.query_splits() > 1 ? program.splits.busy(inner) * program.head_splits : 1;
-      beside += ctas * of_tiles(block, block + 1);
+      const int walks = program.splits_walk() ? program.splits.busy(inner) : 1;
+      beside += walks * program.head_splits * of_tiles(block, block + 1);
     }
   }
   const bool by_kv_heads = program.kv_heads && part != Part::phase && (part != Part::init || !by_m);
@@ -352,7 +352,7 @@ ReadWriteBytes compulsory_bytes(const AttentionProblem& problem, Direction direc
   };
   using enum TensorName;
   ReadWriteBytes bytes;
-  bytes.read_bytes = needed(q) + needed(k) + needed(v);
+  bytes.read_bytes = needed(q) + needed(k) + (problem.shared_kv ? 0 : needed(v));
   for (const TensorName numbers : score_operands(problem)) bytes.read_bytes += whole(numbers);
   if (problem.score_mods.learned_sink) bytes.read_bytes += whole(sink);
   bytes.write_bytes = whole(out) + whole(lse);

@@ -10,8 +10,8 @@ namespace tilescope {
 namespace {
 
 int heads_sharing_l2(const AttentionProblem& problem, const Machine& machine) {
-  const std::int64_t kv_bytes =
-      2 * tensor_extent(problem, TensorName::k).bytes() / (problem.batch * problem.heads_kv);
+  const std::int64_t kv_bytes = (problem.shared_kv ? 1 : 2) * tensor_extent(problem, TensorName::k).bytes() /
+                                (problem.batch * problem.heads_kv);
   const std::int64_t most = problem.batch * problem.heads_kv;
   std::int64_t heads = 1;
   while (2 * heads <= most && 2 * heads * kv_bytes <= machine.l2_effective_bytes.value) heads *= 2;

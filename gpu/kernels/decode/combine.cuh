@@ -28,18 +28,19 @@ struct CombinedColumns {
 };
 
 /// CTA: one q tile, a thread for each four columns of its rows. Partial results are read past L1, once.
-template <ElementType kType, int kHeadDim>
-__global__ __launch_bounds__(Decode::combine_threads(kHeadDim),
+/// @tparam kColumns  of O: compiled
+template <ElementType kType, int kColumns>
+__global__ __launch_bounds__(Decode::combine_threads(kColumns),
                              1) void decode_combine(const __grid_constant__ KernelArguments args,
                                                     const __grid_constant__ DecodeArguments decode) {
-  constexpr int kLanes = kHeadDim / 4, kRows = DecodeShape::kRows;
-  constexpr int kAtOnce = Decode::combine_threads(kHeadDim) / kRows;  // splits whose LSE is loaded together
-  constexpr int kInFlight = kHeadDim <= 128 ? 16 : 8;  // partial results that a thread has asked for
+  constexpr int kLanes = kColumns / 4, kRows = combined_rows(kColumns);
+  constexpr int kAtOnce = Decode::combine_threads(kColumns) / kRows;  // splits whose LSE is loaded together
+  constexpr int kInFlight = kColumns <= 128 ? 16 : 8;  // partial results that a thread has asked for
   __shared__ float row_values[kAtOnce][kRows];  // by one warp: a row's 4 bytes would be a part of a sector
   gpu::sm90::wait_for_kernel_before();
   const int thread = static_cast<int>(threadIdx.x), row = thread / kLanes, col = thread % kLanes * 4;
   const DecodeRows rows(args, decode, decode_work(args, decode), kRows);
-  const bool exists = rows.has(row) && col < args.head_dim;
+  const bool exists = rows.has(row) && col < decode.columns;
   const DeviceTensor& parts = args[TensorName::out_partial];
   CombinedColumns columns;
 #pragma unroll 1

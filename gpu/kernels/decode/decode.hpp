@@ -87,8 +87,8 @@ struct Decode {
     return {compiled_head_dim(problem.head_dim), is_fp8(problem.kv_type())};
   }
   /// Of the pass that combines: one for each four columns of a q tile.
-  static constexpr int combine_threads(int compiled_head_dim) {
-    return DecodeShape::kRows * compiled_head_dim / 4;
+  static constexpr int combine_threads(int compiled_columns) {
+    return combined_rows(compiled_columns) * compiled_columns / 4;
   }
 };
 

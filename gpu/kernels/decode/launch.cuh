@@ -12,7 +12,7 @@ template <ElementType kType, int kHeadDim, bool kFp8Keys>
 void launch_decode(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   const AttentionProblem& problem = program.problem;
   const DecodeArguments decode{program.splits, program.pack_gqa ? static_cast<int>(problem.group_size()) : 1,
-                               static_cast<int>(problem.batch)};
+                               static_cast<int>(problem.batch), static_cast<int>(problem.value_dim())};
   CtaGrid grid = cta_for_each_item(program);
   grid.early = program.name == PassName::combine;
   const LaunchShape shape = Decode::launch_shape(program);

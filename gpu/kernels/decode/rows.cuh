@@ -12,6 +12,7 @@ struct DecodeArguments {
   SplitKeys splits;
   int packed_heads = 1;  // query heads whose rows make one head of q tiles
   int batch = 1;
+  int columns = 0;  // of O
 };
 
 /// The rows of one q tile: those of several query heads are packed, one head after the other.
@@ -28,6 +29,13 @@ struct DecodeRows {
         first(work.first_block * block_m),
         count(decode.packed_heads * seqlen_q - first) {}
 
+  /// Those from one of the tile's on.
+  __device__ DecodeRows from(int row) const {
+    DecodeRows rows = *this;
+    rows.first += row;
+    rows.count -= row;
+    return rows;
+  }
   __device__ bool has(int row) const { return row < count; }
   __device__ int query(int row) const { return (first + row) % seqlen_q; }
   __device__ int head(int row) const { return first_head + (first + row) / seqlen_q; }

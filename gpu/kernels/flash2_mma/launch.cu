@@ -24,14 +24,6 @@ sm80::Features needed_features(const TileProgram& program, const KernelArguments
   return dropout || program.name != PassName::forward ? sm80::Features::all : sm80::Features::general;
 }
 
-int compute_capability_major() {
-  int device = 0, major = 0;
-  check_cuda(cudaGetDevice(&device), "asking for the current device");
-  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
-             "asking for the compute capability");
-  return major;
-}
-
 using Launch = void (*)(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
 
 template <sm80::Features kFeatures>

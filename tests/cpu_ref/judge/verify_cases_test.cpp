@@ -18,7 +18,7 @@ TEST_CASE("every case is valid, and no two are the same") {
         CHECK_NOTHROW(validate(c.problem));
         CHECK(c.tile == tile);
         CHECK((c.direction == Direction::forward) ==
-              (is_fp8(c.problem.kv_type()) || c.problem.page_size > 0));
+              (is_fp8(c.problem.kv_type()) || c.problem.page_size > 0 || c.problem.shared_kv));
         CHECK(c.problem.seed != 0);
         CHECK(seen.insert(describe(c.problem)).second);  // the seed is part of it
       }
@@ -72,7 +72,7 @@ TEST_CASE("the sweep holds every element type, input kind, order, scan and head 
   }
   CHECK(inputs.size() == std::size(kElementTypes) * std::size(kInputKinds));
   CHECK(orders.size() == 9);
-  CHECK(groups == std::set<std::int64_t>{1, 2, 3});
+  CHECK(groups == std::set<std::int64_t>{1, 2, 3, 6});
   CHECK(head_dims.count(1) + head_dims.count(255) + head_dims.count(256) == 3);
   CHECK(empty_rows > 20);
   CHECK(dropouts > 50);

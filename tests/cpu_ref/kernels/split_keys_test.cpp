@@ -48,6 +48,7 @@ TEST_CASE("split and packed, random problems lie within the judge's bound, and d
     if (random.chance(0.3)) p.seqlen_q = random.between(1, 3);
     if (seed % 2 == 0) p = random.masked(p);
     if (seed % 4 == 1) p = random.with_fp8_keys(p);
+    if (seed % 4 == 3) p = random.with_shared_kv(p);
     ProgramOptions options = ProgramOptions::with_tile(tile);
     options.splits = random_policy(random, tile.block_n);
     options.pack_gqa = random.chance(0.5);

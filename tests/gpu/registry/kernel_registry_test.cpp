@@ -30,6 +30,7 @@ void for_each_shape(const GpuKernel& rung, Visit&& visit) {
       AttentionProblem problem{
           .heads = 4, .heads_kv = 2, .seqlen_q = 333, .seqlen_k = 500, .head_dim = head_dim, .dtype = dtype};
       problem.causal = head_dim % 2 == 0;
+      problem.shared_kv = rung.row.can.forward.has(Feature::shared_kv);
       const ProgramOptions options = rung.row.default_options(problem);
       if (rung.row.refusal(problem, Direction::forward, options)) continue;
       visit(problem, options);
@@ -100,6 +101,12 @@ TEST_CASE(
   }
 }
 
+/// Whether it takes none but problems whose values are columns of the keys.
+bool takes_shared_kv_alone(const Kernel& kernel) {
+  AttentionProblem problem{.head_dim = 64, .dtype = ElementType::fp16};
+  return kernel.refusal(problem, Direction::forward, kernel.default_options(problem)).has_value();
+}
+
 TEST_CASE("each case of the sweep that a rung does not refuse makes programs, with tiles of its own choice") {
   for (const GpuKernel& rung : gpu_kernel_rungs()) {
     CAPTURE(rung.row.name);
@@ -115,7 +122,8 @@ TEST_CASE("each case of the sweep that a rung does not refuse makes programs, wi
         ++made;
       }
     }
-    CHECK(made > 100);
+    // The sweep has 10 problems whose values are columns of the keys, of which two are of fp32.
+    CHECK(made >= (takes_shared_kv_alone(rung.row) ? 4 * 8 : 100));
   }
 }
 
@@ -147,7 +155,8 @@ TEST_CASE(
   for (const Kernel& kernel : gpu_kernels()) {
     if (kernel.rung != 0) continue;
     CAPTURE(kernel.name);
-    const AttentionProblem problem{.head_dim = 64, .dtype = ElementType::fp16};
+    const AttentionProblem problem{
+        .head_dim = 64, .dtype = ElementType::fp16, .shared_kv = takes_shared_kv_alone(kernel)};
     const ProgramOptions own = kernel.default_options(problem);
     CHECK(!kernel.refusal(problem, Direction::forward, own));
     if (kernel.first_choice) continue;
@@ -180,6 +189,49 @@ TEST_CASE(
   CHECK(!decode.first_choice(problem));
   problem.batch = 64;  // all SMs have a q tile by themselves
   CHECK(passes().size() == 1);
+}
+
+TEST_CASE("gpu:mla-decode stands before all others where values are columns of the keys, splits and packs") {
+  const Kernel& mla = find_gpu_kernel("gpu:mla-decode").row;
+  AttentionProblem problem = find_preset("deepseek-v3-decode").problem;
+  const auto refusal = [&] { return mla.refusal(problem, Direction::forward, mla.default_options(problem)); };
+  const auto refused = [&](const char* why) { return refusal().value_or("").find(why) != std::string::npos; };
+  CHECK(mla.first_choice(problem));
+  CHECK(!refusal());
+  for (const GpuKernel& rung : gpu_kernel_rungs()) {
+    CAPTURE(rung.row.name);
+    const ProgramOptions own = rung.row.default_options(problem);
+    CHECK(rung.row.refusal(problem, Direction::forward, own).has_value() == (&rung.row != &mla));
+    CHECK(rung.row.refusal(problem, Direction::backward, own));
+  }
+  const auto passes = mla.programs(Direction::forward, problem, mla.default_options(problem));
+  REQUIRE(passes.size() == 2);
+  CHECK(passes[0].num_ctas() == 32 * 2 * passes[0].splits.count);  // two q tiles of 64 heads a sequence
+  CHECK(passes[0].splits.count == 2);
+  const auto traffic = tensor_extent(problem, TensorName::v).bytes();
+  CHECK(traffic == std::int64_t{32} * 4096 * 512 * 2);
+  for (const std::vector<Operand>& phase : passes[0].phases) {
+    for (const Operand& operand : phase) CHECK(operand.tensor == TensorName::k);
+  }
+  problem.head_dim_v = 520;
+  CHECK(refused("head_dim_v 512 and below, not 520"));
+  problem.head_dim_v = 500;
+  CHECK(refused("multiples of 8 as head_dim_v, not 500"));
+  problem.head_dim_v = 512;
+  problem.head_dim = 572;
+  CHECK(refused("multiples of 8 as head_dim, not 572"));
+  problem.head_dim = 576;
+  problem.kv_dtype = ElementType::fp8e4m3;
+  CHECK(refused("kv_dtype must be left out"));
+  problem.kv_dtype.reset();
+  problem.shared_kv = false;
+  CHECK(refused("shared_kv must be on"));
+  CHECK(!mla.first_choice(problem));
+  problem.shared_kv = true;
+  for (const Chip& chip : kChips) {
+    CHECK(mla.chip_lack(chip, problem, Direction::forward, mla.default_options(problem)).has_value() ==
+          (chip.shared_bytes_per_cta < 150 * 1024));
+  }
 }
 
 TEST_CASE("every pass fits the SM of every chip that its row names for A100 and H100") {

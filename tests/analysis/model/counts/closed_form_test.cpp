@@ -118,7 +118,7 @@ std::int64_t filled_by_rows(const TileProgram& program, const TileAccess& access
   for (const Boxes& boxes : program.boxes) {
     const AccessKind kind = boxes.stored() ? AccessKind::store : AccessKind::load;
     if (boxes.tensor != access.tensor || access.kind != kind) continue;
-    const TensorExtent extent = tensor_extent(program.problem, access.tensor);
+    const TensorExtent extent = program.extent(access.tensor);
     const bool by_m = extent.indexing == TileIndexing::m;
     const TileShape tile = program.access_tile();
     const std::int64_t tile_rows = by_m ? tile.block_m : tile.block_n,
@@ -319,14 +319,18 @@ TEST_CASE("the same of split keys and packed heads, which compute what whole one
     if (seed % 2 == 0) p = random.modified(p);
     if (seed % 4 == 3) p = random.with_value_dim(p);
     if (seed % 4 == 1) p = random.with_fp8_keys(p);
+    if (seed % 4 == 2) p = random.with_shared_kv(p);
+    const bool by_boxes = seed % 3 == 1 && seed % 2 == 0 && p.head_dim_v == 0;
+    if (by_boxes) p.head_dim = random.between(1, 8) * 16;  // rows of boxes are multiples of 16 bytes
     CAPTURE(seed);
     CAPTURE(describe(p));
     CAPTURE(to_string(options.splits));
     CAPTURE(options.pack_gqa);
     const auto forward = [&] { return build_programs(Algorithm::flash2, Direction::forward, p, options); };
     const std::vector<TileProgram> split = forward();
-    for (const TileProgram& program : split) {
+    for (TileProgram program : split) {
       CAPTURE(to_string(program.name));
+      if (by_boxes) testing::draw_boxes(program, random);
       check_against_walk(program);
     }
     CHECK(useful_flops(split.front()) == useful_flops(p, Direction::forward));
