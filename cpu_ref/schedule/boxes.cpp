@@ -48,6 +48,9 @@ std::int64_t beside_tile(const Boxes& boxes, std::int64_t begin, std::int64_t ro
   switch (boxes.asked_by) {
     case AskedBy::copies:
       return beside_copies(begin, bytes);
+    case AskedBy::copies_or_pieces:
+      return begin % (kSectorBytes / 2) == 0 ? beside_copies(begin, bytes)
+                                             : beside_in_pieces(begin, bytes, piece);
     case AskedBy::aligned_copies:
       return beside_copies(0, bytes);
     case AskedBy::aligned_runs:

@@ -39,6 +39,8 @@ enum class AskedBy : std::uint8_t {
   /// Loads of panel_bytes that lie one after the other, from each row on where a row has several: the sectors
   /// that these touch.
   pieces,
+  /// Copies where a tile begins at a multiple of 16 bytes, pieces elsewhere.
+  copies_or_pieces,
   /// Of numbers, of which each head's begin at a sector: copies as above.
   aligned_copies,
   /// The same by loads of panel_bytes at a time, and one by one of the last ones, which are fewer.

@@ -21,6 +21,13 @@ inline Boxes copies_or_piece(const AttentionProblem& problem, TensorName tensor)
   return {.tensor = tensor, .rows = 4, .panel_bytes = 16, .asked_by = AskedBy::copies};
 }
 
+/// The same of a kernel that looks where each tile of them begins.
+inline Boxes copies_or_pieces(const AttentionProblem& problem, TensorName tensor) {
+  Boxes numbers = copies_or_piece(problem, tensor);
+  if (problem.seqlen_q % 4 != 0) numbers.asked_by = AskedBy::copies_or_pieces;
+  return numbers;
+}
+
 /// Tiles that gpu/primitives/sm80/tile_copy.cuh loads.
 /// @return nothing where rows are whole sectors, or no multiples of 16 bytes, which single loads bring, or
 ///   where not all are loaded

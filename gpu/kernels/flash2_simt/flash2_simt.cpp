@@ -22,8 +22,8 @@ ProgramOptions Flash2Simt::default_options(const AttentionProblem& problem) {
 
 std::vector<Boxes> Flash2Simt::boxes(const TileProgram& program) {
   if (program.phases.empty() || program.name == PassName::forward) return {};
-  return {copies_or_piece(program.problem, TensorName::lse),
-          copies_or_piece(program.problem, TensorName::delta)};
+  return {copies_or_pieces(program.problem, TensorName::lse),
+          copies_or_pieces(program.problem, TensorName::delta)};
 }
 
 LaunchShape Flash2Simt::launch_shape(const TileProgram& program) {

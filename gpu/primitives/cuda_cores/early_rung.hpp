@@ -39,7 +39,7 @@ struct EarlyRung {
     const int lanes = std::min(32, padded_dim(problem.head_dim) / 4);
     for (const TensorName tensor : {q, k, v, dout}) add(tensor, 32 / lanes, lanes * quad_bytes);
     add(out, kRowsOfOut, kLanesOfOut * quad_bytes);
-    for (const TensorName numbers : {lse, delta}) all.push_back(copies_or_piece(problem, numbers));
+    for (const TensorName numbers : {lse, delta}) all.push_back(copies_or_pieces(problem, numbers));
     // A thread of 256 has two rows of small tiles of scores, and loads the m and l of both at once, or of
     // four.
     const bool forward = program.name == PassName::forward;

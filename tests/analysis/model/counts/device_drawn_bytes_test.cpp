@@ -101,18 +101,18 @@ bool copies_tiles(const Kernel& kernel, const AttentionProblem& problem) {
   return kernel.math_unit == MathUnit::mma_sync || problem.dtype == ElementType::fp32;
 }
 
-/// What copies of Q, K, V and dO ask for, which GH100 counts with the loads: the sectors that a warp's rows
-/// touch.
+/// What copies of Q, K, V and dO ask for, which GH100 counts with the loads: the sectors that each eight
+/// lanes touch.
 std::int64_t asked_by_copies(TileProgram program) {
   using enum TensorName;
   constexpr TensorName kCopied[] = {q, k, v, dout};
   const AttentionProblem& problem = program.problem;
-  const int rows = problem.head_dim <= 64 ? 4 : 2;  // 32 lanes of 16 bytes, of compiled rows in 16 bits
-  const auto row_bytes = static_cast<int>(problem.head_dim * element_bytes(problem.dtype));
+  constexpr std::int64_t kLanesAtOnce = 128;  // eight of 16 bytes
+  const auto piece =
+      static_cast<int>(std::min(kLanesAtOnce, problem.head_dim * element_bytes(problem.dtype)));
   program.boxes.clear();
   for (const TensorName tensor : kCopied) {
-    program.boxes.push_back(
-        {.tensor = tensor, .rows = rows, .panel_bytes = rows * row_bytes, .asked_by = AskedBy::pieces});
+    program.boxes.push_back({.tensor = tensor, .rows = 1, .panel_bytes = piece, .asked_by = AskedBy::pieces});
   }
   std::int64_t bytes = 0;
   for (const TensorTraffic& tensor : tensor_traffic(program)) {
