@@ -174,9 +174,10 @@ std::vector<Case> prepare_cases() {
     AttentionProblem more = padded(few);  // 70 rows in two tiles
     more.heads = 28;
     more.seqlen_q = 5;
-    AttentionProblem in_pages = padded(few);
-    in_pages.page_size = 16;
-    for (const AttentionProblem& problem : {few, more, in_pages}) {
+    AttentionProblem in_small_pages = padded(few), in_large_pages = in_small_pages;
+    in_small_pages.page_size = 16;
+    in_large_pages.page_size = 128;  // of two tiles
+    for (const AttentionProblem& problem : {few, more, in_small_pages, in_large_pages}) {
       add_case(mla, Direction::forward, problem, InputKind::normal, std::nullopt, cases).options.splits = {
           SplitPolicy::Kind::number, problem.page_size > 0 ? 1 : 3};
     }
