@@ -17,7 +17,7 @@ namespace {
 int mla_splits(std::int64_t q_tiles, int visited_tiles, int rows) {
   // Of an H200, in microseconds: a step by rows of the tile, what a CTA does beside steps, its partial
   // result, a second pass, each split in there.
-  const double step = rows > 32 ? 4.6 : rows > 16 ? 2.4 : 1.7;
+  const double step = rows > 32 ? 4.2 : rows > 16 ? 2.9 : 2.2;
   constexpr double kSetUp = 4, kPartial = 2, kCombine = 8, kSplit = 0.2, kNearBest = 1.02;
   constexpr int kSms = 132;
   if (visited_tiles <= 1) return 1;
