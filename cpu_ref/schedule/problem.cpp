@@ -292,7 +292,7 @@ std::span<const Preset> presets() {
        with(layer({32, 32}, 2048, 128, true), [](P& p) { p.score_mods.alibi = true; })},
       {"deepseek-v3", "queries and keys of 192, values of 128: a layer of DeepSeek V3 over a prompt of 4k",
        with(layer({128, 128}, 4096, 192, true), [](P& p) { p.head_dim_v = 128; })},
-      {"deepseek-v3-decode",
+      {"deepseek-mla",
        "32 sequences being decoded out of latent keys, in pages of 64: a layer of DeepSeek V3, absorbed",
        with(layer({128, 1}, 4096, 576, false),
             [](P& p) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launches of gpu:flash3 in Hopper's program of mutants: fp16 at every compiled head dimension, 64 with
 // few keys a row and in order, and e4m3 forward, 128, observed and not; those of gpu:flash3-basic, fp16; and
-// of gpu:decode, fp16 with head dimension 64, which is tried here so that the emulated device tries it. The
-// other rungs are in test_gpu_mutants.
+// of gpu:decode, fp16 with head dimension 64, and gpu:mla-decode, fp16, which are tried here so that the
+// emulated device tries them. The other rungs are in test_gpu_mutants.
 #include <algorithm>
 
 #include "gpu/kernels/decode/launch.cuh"
+#include "gpu/kernels/decode/mla_launch.cuh"
 #include "gpu/kernels/elementwise/elementwise.hpp"
 #include "gpu/kernels/flash1/flash1.hpp"
 #include "gpu/kernels/flash1_mma/flash1_mma.hpp"
@@ -29,7 +30,8 @@ void activate_on_device(int mutant) {
 }
 
 bool is_mutated(const Kernel& kernel) {
-  return kernel.name == Flash3::name || kernel.name == Flash3Basic::name || kernel.name == Decode::name;
+  return kernel.name == Flash3::name || kernel.name == Flash3Basic::name || kernel.name == Decode::name ||
+         kernel.name == MlaDecode::name;
 }
 
 namespace {
@@ -134,6 +136,11 @@ void Decode::launch(const TileProgram& program, const KernelArguments& arguments
   const bool fp8_keys = program.name != PassName::combine && is_fp8(program.problem.kv_type());
   (fp8_keys ? launch_decode<ElementType::fp16, 64, true>
             : launch_decode<ElementType::fp16, 64, false>)(program, arguments, stream);
+}
+
+void MlaDecode::launch(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
+  poison_shared_memory(stream);
+  launch_mla<ElementType::fp16>(program, arguments, stream);
 }
 
 void Standard::launch(const TileProgram&, const KernelArguments&, CUstream_st*) { lacks(name); }

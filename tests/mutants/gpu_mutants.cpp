@@ -131,11 +131,11 @@ const Kernel& flash3_with_whole_tiles() {
   return row;
 }
 
-/// gpu:decode in three splits, of fp8 keys too, and in pages, where one CTA walks all of them, first, being
-/// quick. Each kernel causal; with all features; with outliers. The other backward orders with all features,
-/// that of the tensor cores in bf16 with head dimension 128; Hopper's at every head dimension that it is
-/// compiled for, and there with shared kv tiles. With padding, with documents and modified scores, in pages,
-/// and with tiles cut finer, those that can.
+/// gpu:decode and gpu:mla-decode in three splits, of fp8 keys too, and in pages, where one CTA walks all of
+/// them, first, being quick. Each kernel causal; with all features; with outliers. The other backward orders
+/// with all features, that of the tensor cores in bf16 with head dimension 128; Hopper's at every head
+/// dimension that it is compiled for, and there with shared kv tiles. With padding, with documents and
+/// modified scores, in pages, and with tiles cut finer, those that can.
 std::vector<Case> prepare_cases() {
   std::vector<Case> cases;
   if (const Kernel& decode = find_gpu_kernel("gpu:decode").row; is_mutated(decode)) {
@@ -156,6 +156,29 @@ std::vector<Case> prepare_cases() {
     narrow.descales.k = narrow.descales.v = {Descale::From::random};
     for (const AttentionProblem& problem : {few, more, in_small_pages, in_large_pages, narrow}) {
       add_case(decode, Direction::forward, problem, InputKind::normal, std::nullopt, cases).options.splits = {
+          SplitPolicy::Kind::number, problem.page_size > 0 ? 1 : 3};
+    }
+  }
+  if (const Kernel& mla = find_gpu_kernel("gpu:mla-decode").row; is_mutated(mla)) {
+    AttentionProblem few{.batch = 2,  // 12 rows of 4 heads
+                         .heads = 8,
+                         .heads_kv = 2,
+                         .seqlen_q = 3,
+                         .seqlen_k = 255,
+                         .head_dim = 576,
+                         .dtype = ElementType::fp16,
+                         .causal = true,
+                         .seed = 7,
+                         .head_dim_v = 512,
+                         .shared_kv = true};
+    AttentionProblem more = padded(few);  // 70 rows in two tiles
+    more.heads = 28;
+    more.seqlen_q = 5;
+    AttentionProblem in_small_pages = padded(few), in_large_pages = in_small_pages;
+    in_small_pages.page_size = 16;
+    in_large_pages.page_size = 128;  // of two tiles
+    for (const AttentionProblem& problem : {few, more, in_small_pages, in_large_pages}) {
+      add_case(mla, Direction::forward, problem, InputKind::normal, std::nullopt, cases).options.splits = {
           SplitPolicy::Kind::number, problem.page_size > 0 ? 1 : 3};
     }
   }

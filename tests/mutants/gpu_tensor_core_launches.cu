@@ -2,6 +2,7 @@
 // The launches of gpu:flash2-mma in the program of mutants: fp16 with head dimension 64 in the fused order,
 // also with tiles cut finer, and bf16 with head dimension 128 and dropout in the split order.
 #include "gpu/kernels/decode/decode.hpp"
+#include "gpu/kernels/decode/mla.hpp"
 #include "gpu/kernels/elementwise/elementwise.hpp"
 #include "gpu/kernels/flash2_mma/dkdv.cuh"
 #include "gpu/kernels/flash2_mma/dq.cuh"
@@ -72,10 +73,15 @@ PassKernel paged_kernel(bool observed) {
 
 }  // namespace
 
-// gpu_hopper_launches.cu has those of sm_90 alone, and gpu:decode.
-bool is_mutated(const Kernel& kernel) { return kernel.chips.first < 90 && kernel.name != Decode::name; }
+// gpu_hopper_launches.cu has those of sm_90 alone, and gpu:decode and gpu:mla-decode.
+bool is_mutated(const Kernel& kernel) {
+  return kernel.chips.first < 90 && kernel.name != Decode::name && kernel.name != MlaDecode::name;
+}
 
 void Decode::launch(const TileProgram&, const KernelArguments&, CUstream_st*) {
+  throw MachineLacks(std::string(name) + " is in another program of mutants");
+}
+void MlaDecode::launch(const TileProgram&, const KernelArguments&, CUstream_st*) {
   throw MachineLacks(std::string(name) + " is in another program of mutants");
 }
 

@@ -70,8 +70,6 @@ constexpr ProblemOption kPlainOptions[] = {
     {"head_dim", "N", shape, set_integers<&Problem::head_dim>, "D, 1 ... 576; default 64"},
     {"head_dim_v", "N", shape, set_integers<&Problem::head_dim_v>,
      "columns of values and of the output; default: those of queries and keys, D"},
-    {"shared_kv", "", shape, [](Problem& p, Text, Text) { p.shared_kv = true; },
-     "values are the first columns of keys, as of absorbed multi-head latent attention"},
     {"dtype", "fp32|fp16|bf16|fp8e4m3|fp8e5m2", feature,
      [](Problem& p, Text, Text value) { p.dtype = parse_dtype(value); },
      "element type of the inputs; default fp32, or the first that the kernel takes; of simulate without "
@@ -109,6 +107,8 @@ constexpr ProblemOption kPlainOptions[] = {
     {"descale_block", "MxN", feature,
      [](Problem& p, Text field, Text value) { p.descales.block = parse_tile(field, value); },
      "fp8: a descale for every M rows of a head of queries, and N of keys and values: a kernel's tile"},
+    {"shared_kv", "", shape, [](Problem& p, Text, Text) { p.shared_kv = true; },
+     "values are the first columns of keys, as of absorbed multi-head latent attention"},
     {"seed", "S", feature, [](Problem& p, Text field, Text value) { p.seed = parse_unsigned(field, value); },
      "of inputs and of dropout; default 0"},
 };

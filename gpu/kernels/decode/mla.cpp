@@ -11,24 +11,27 @@ namespace tilescope {
 
 namespace {
 
-/// The fewest splits within 2 % of the best time, in steps of a CTA, one of which fills an SM: waves of equal
-/// shares, and of split keys the partial results, 128 KiB a q tile and split, written and read again, and the
-/// second pass.
-int mla_splits(std::int64_t q_tiles, int visited_tiles) {
-  constexpr double kSetUpSteps = 1.0, kPartialSteps = 1.5, kCombineSteps = 3.0, kNearBest = 1.02;
+/// The fewest splits within 2 % of the best time: of waves of CTAs, one of which fills an SM, and of what
+/// splits cost beside, the partial results and the second pass, in which a CTA has few splits under way at a
+/// time.
+int mla_splits(std::int64_t q_tiles, int visited_tiles, int rows) {
+  // Of an H200, in microseconds: a step by rows of the tile, what a CTA does beside steps, its partial
+  // result, a second pass, each split in there.
+  const double step = rows > 32 ? 4.2 : rows > 16 ? 2.9 : 2.2;
+  constexpr double kSetUp = 4, kPartial = 2, kCombine = 8, kSplit = 0.2, kNearBest = 1.02;
   constexpr int kSms = 132;
   if (visited_tiles <= 1) return 1;
-  const auto steps = [&](int splits) {
+  const auto time = [&](int splits) {
     const int share = ceil_div(visited_tiles, splits);
     const auto waves = static_cast<double>(ceil_div(q_tiles * ceil_div(visited_tiles, share), kSms));
-    return splits == 1 ? waves * (share + kSetUpSteps)
-                       : waves * (share + kSetUpSteps + kPartialSteps) + kCombineSteps;
+    const double unsplit = waves * (share * step + kSetUp);
+    return splits == 1 ? unsplit : unsplit + waves * kPartial + kCombine + kSplit * splits;
   };
   const int most = std::min(kSms, visited_tiles);
-  double best = steps(1);
-  for (int splits = 2; splits <= most; ++splits) best = std::min(best, steps(splits));
+  double best = time(1);
+  for (int splits = 2; splits <= most; ++splits) best = std::min(best, time(splits));
   int splits = 1;
-  while (steps(splits) > kNearBest * best) ++splits;
+  while (time(splits) > kNearBest * best) ++splits;
   return ceil_div(visited_tiles, ceil_div(visited_tiles, splits));  // none is left without
 }
 
@@ -47,15 +50,17 @@ SplitPolicy mla_split_policy(const AttentionProblem& problem, const ProgramOptio
   });
   const std::int64_t walks = problem.batch * forward.num_blocks();
   if (2 * most * walks > 3 * visited) return {SplitPolicy::Kind::automatic, 0};
-  const int splits = mla_splits(walks * forward.q_heads(), most);
+  const int splits = mla_splits(walks * forward.q_heads(), most, forward.tile.block_m);
   return splits == 1 ? SplitPolicy{} : SplitPolicy{SplitPolicy::Kind::number, splits};
 }
 
 }  // namespace
 
 ProgramOptions MlaDecode::default_options(const AttentionProblem& problem) {
-  ProgramOptions options = ProgramOptions::with_tile(MlaShape::kTile);
-  options.pack_gqa = problem.group_size() > 1 && !problem.descales.by_block();
+  const bool packs = problem.group_size() > 1 && !problem.descales.by_block();
+  const MlaShape shape{MlaShape::rows_for(problem.seqlen_q * (packs ? problem.group_size() : 1))};
+  ProgramOptions options = ProgramOptions::with_tile(shape.tile());
+  options.pack_gqa = packs;
   options.splits = mla_split_policy(problem, options);
   return options;
 }
@@ -70,6 +75,14 @@ std::optional<std::string> MlaDecode::lack(const AttentionProblem& problem, cons
   return "computes multiples of 8 as head_dim_v, not " + std::to_string(problem.value_dim());
 }
 
+std::vector<TileShape> MlaDecode::tile_choices(const AttentionProblem& problem, PassName pass) {
+  std::vector<TileShape> tiles{default_options(problem)[pass].tile};
+  for (const int rows : {64, 32, 16}) {
+    if (rows != tiles.front().block_m) tiles.push_back(MlaShape{rows}.tile());
+  }
+  return tiles;
+}
+
 std::vector<Boxes> MlaDecode::boxes(const TileProgram& program) {
   if (program.name == PassName::combine) return {};
   return by_copies(program, {TensorName::q, TensorName::k});
@@ -79,7 +92,7 @@ LaunchShape MlaDecode::launch_shape(const TileProgram& program, const Chip& chip
   if (program.name == PassName::combine) {
     return {Decode::combine_threads(compiled_columns(program.problem.value_dim())), 0};
   }
-  return {MlaShape::kThreads, MlaShape::on(chip.compute_capability / 10).end()};
+  return {MlaShape::kThreads, MlaShape::on(program.tile.block_m, chip.compute_capability / 10).end()};
 }
 
 }  // namespace tilescope

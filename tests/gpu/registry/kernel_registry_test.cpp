@@ -193,7 +193,7 @@ TEST_CASE(
 
 TEST_CASE("gpu:mla-decode stands before all others where values are columns of the keys, splits and packs") {
   const Kernel& mla = find_gpu_kernel("gpu:mla-decode").row;
-  AttentionProblem problem = find_preset("deepseek-v3-decode").problem;
+  AttentionProblem problem = find_preset("deepseek-mla").problem;
   const auto refusal = [&] { return mla.refusal(problem, Direction::forward, mla.default_options(problem)); };
   const auto refused = [&](const char* why) { return refusal().value_or("").find(why) != std::string::npos; };
   CHECK(mla.first_choice(problem));

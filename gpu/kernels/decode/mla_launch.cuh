@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The launches of gpu:mla-decode's two passes, of one type.
+#pragma once
+
+#include "gpu/kernels/decode/combine.cuh"
+#include "gpu/kernels/decode/mla_forward.cuh"
+#include "gpu/launch/launch.cuh"
+
+namespace tilescope {
+
+template <ElementType kType>
+void launch_mla(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
+  const AttentionProblem& problem = program.problem;
+  const DecodeArguments decode{program.splits, program.pack_gqa ? static_cast<int>(problem.group_size()) : 1,
+                               static_cast<int>(problem.batch), static_cast<int>(problem.value_dim())};
+  CtaGrid grid = cta_for_each_item(program);
+  grid.early = program.name == PassName::combine;
+  const LaunchShape shape = MlaDecode::launch_shape(program, {10 * compute_capability_major()});
+  const auto launch = [&](auto* kernel) {
+    launch_ctas(kernel, program.name, grid, shape, stream, arguments, decode);
+  };
+  if (program.name == PassName::combine) {
+    return decode.columns <= 256 ? launch(sm80::decode_combine<kType, 256>)
+                                 : launch(sm80::decode_combine<kType, MlaShape::kValueDim>);
+  }
+  const auto forward = [&]<int kRows>() {
+    const bool paged = arguments.kv_pages.entries != nullptr, observed = arguments.log.states != nullptr;
+    if (paged) {
+      return observed ? launch(sm80::mla_forward<kType, kRows, true, true>)
+                      : launch(sm80::mla_forward<kType, kRows, false, true>);
+    }
+    observed ? launch(sm80::mla_forward<kType, kRows, true, false>)
+             : launch(sm80::mla_forward<kType, kRows, false, false>);
+  };
+  if (program.tile.block_m == 16) return forward.template operator()<16>();
+  if (program.tile.block_m == 32) return forward.template operator()<32>();
+  forward.template operator()<64>();
+}
+
+}  // namespace tilescope
