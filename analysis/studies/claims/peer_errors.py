@@ -24,7 +24,7 @@ PEERS = {"pytorch:math": SDPBackend.MATH, "pytorch:flash2": SDPBackend.FLASH_ATT
 
 def draw(program, seed):
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([program, "run", "--inputs", "outlier", "--seed", str(seed), "--seqlen", str(KEYS), "--head-dim", str(HEAD_DIM),
+        subprocess.run([program, "run", "--inputs", "outlier", "--seed", str(seed), "--heads", "1", "--seqlen", str(KEYS), "--head-dim", str(HEAD_DIM),
                         "--dtype", "fp32", "--save-inputs", "--out", folder], check=True, stdout=subprocess.DEVNULL)
         return [torch.from_numpy(numpy.load(Path(folder) / f"{name}.npy")).cuda() for name in "qkv"]
 
