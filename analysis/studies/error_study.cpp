@@ -181,7 +181,7 @@ class Draw {
       RunEntry run = entry_of(kernel, problem);
       if (how.incoherent) run.kernel += std::string(kIncoherent);
       run.inputs = InputKind::outlier;
-      if (sums != Fp8Sums::fp32) {
+      if (is_fp8(problem.dtype) && sums != Fp8Sums::fp32) {
         PassRecord& pass = run.passes.emplace_back();
         pass.name = to_string(PassName::forward);
         pass.tile = options[PassName::forward].tile;
