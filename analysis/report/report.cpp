@@ -162,7 +162,8 @@ Document make_report(const ReportRecords& all) {
                           all.claims_commands,
                           all.claims};
   document.for_texts = {claims_matrix(evidence), findings_section(evidence)};
-  for (auto& section : {figure2_on_tensor_cores(evidence), libraries_by_device(evidence)}) {
+  for (auto& section :
+       {figure2_on_tensor_cores(evidence), libraries_by_device(evidence), errors_on_devices(evidence)}) {
     if (section) document.for_texts.push_back(*section);
   }
 

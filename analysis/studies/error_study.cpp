@@ -181,7 +181,7 @@ class Draw {
       RunEntry run = entry_of(kernel, problem);
       if (how.incoherent) run.kernel += std::string(kIncoherent);
       run.inputs = InputKind::outlier;
-      if (sums != Fp8Sums::fp32) {
+      if (is_fp8(problem.dtype) && sums != Fp8Sums::fp32) {
         PassRecord& pass = run.passes.emplace_back();
         pass.name = to_string(PassName::forward);
         pass.tile = options[PassName::forward].tile;
@@ -203,8 +203,8 @@ std::vector<RunEntry> errors_of_draw(const AttentionProblem& problem,
                                      const std::vector<const Kernel*>& kernels) {
   const Draw draw(problem);
   std::vector<RunEntry> runs;
-  for (const ElementType type : {ElementType::fp16, ElementType::fp8e4m3}) {
-    draw.add_baseline(type, runs);
+  for (const ElementType type : {ElementType::fp16, ElementType::bf16, ElementType::fp8e4m3}) {
+    if (type != ElementType::bf16) draw.add_baseline(type, runs);  // which rounds to fp16
     for (const Kernel* kernel : kernels) draw.add(*kernel, type, runs);
   }
   return runs;

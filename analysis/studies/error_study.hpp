@@ -23,12 +23,13 @@ inline constexpr std::string_view kIncoherent = " (incoherent)";
 /// result is fp16. Precondition: no mask, no groups, no dropout.
 Tensor twice_rounded_attention(const TensorSet& inputs);
 
-/// One draw of the problem's seed: the baseline and the kernels in fp16, and in fp8 with a scale a tensor or
-/// a block, each also with Q and K spread by a Hadamard matrix. Precondition: head_dim a power of two.
+/// One draw of the problem's seed: the kernels in fp16 and bf16, and in fp8 with a scale a tensor or a block,
+/// each also with Q and K spread by a Hadamard matrix; the baseline in fp16 and fp8. Whatever the kernels,
+/// the inputs of a seed are the same. Precondition: head_dim a power of two.
 std::vector<RunEntry> errors_of_draw(const AttentionProblem& problem,
                                      const std::vector<const Kernel*>& kernels);
 
-/// Eight draws, on these kernels or on those of the CPU.
+/// Eight draws, on these kernels, of CPU or GPU, or on those of the CPU.
 std::vector<StudyTask> error_study_of(const std::vector<const Kernel*>& kernels);
 std::vector<StudyTask> error_study(const Machine&);
 

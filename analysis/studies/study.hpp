@@ -24,7 +24,7 @@ struct StudyTask {
 struct Study {
   std::string_view name;
   std::string_view summary;          // one line for `tilescope list studies`
-  std::string_view default_machine;  // the model that it simulates; "" if it computes on this CPU instead
+  std::string_view default_machine;  // the model that it simulates; "" if it computes instead
   std::vector<StudyTask> (*plan)(const Machine& machine);  // the tasks may refer to `machine`
   /// For a study that computes: on these kernels, where `plan` has those of the CPU alone.
   std::vector<StudyTask> (*plan_of_kernels)(const std::vector<const Kernel*>& kernels) = nullptr;

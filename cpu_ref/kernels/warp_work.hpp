@@ -12,7 +12,8 @@ namespace tilescope {
 /// for each `cols` columns, and its right one for each `rows` rows.
 struct ProductPart {
   int rows = 0;
-  int cols = 0;  // 0: the left operand is in registers
+  int cols = 0;      // 0: the left operand is in registers
+  int head_dim = 0;  // that the product is computed for; 0: what the kernel is compiled for
   bool operator==(const ProductPart&) const = default;
 };
 

@@ -88,6 +88,8 @@ TEST_CASE("study runs by name, and refuses others") {
   check_refused({{"study", "seqlem"}, {"study", "seqlem", "seqlen"}});
   check_refused({{"study", "seqlen", "--machine", "h300"}, {"h300", "h200"}});
   check_refused({{"study", "paper-errors", "--machine", "h200"}, {"machine", "h200", "left out"}});
+  check_refused({{"study", "paper-errors", "--kernel", "cpu:flash9"}, {"cpu:flash9", "cpu:flash2"}});
+  check_refused({{"study", "seqlen", "--kernel", "cpu:flash2"}, {"--kernel", "cpu:flash2", "left out"}});
   const TemporaryFolder folder;
   const ProgramResult result =
       run_program({"study", "paper-figure2", "--json", "figure2.json"}, folder.path());

@@ -7,6 +7,7 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
+#include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/options/sweep_axes.hpp"
 #include "analysis/cli/text_table.hpp"
@@ -22,6 +23,7 @@ namespace {
 struct StudyArguments {
   std::string name;
   std::string machine;
+  std::vector<std::string> kernels;
   Shard shard;
   std::optional<std::uint64_t> seed;
   std::int64_t count = kDrawnPasses;
@@ -54,6 +56,23 @@ std::vector<std::vector<RunEntry>> run_tasks(const Study& study, const std::vect
   return runs;
 }
 
+/// Those that a study which runs kernels was told to, or all that run here.
+std::vector<const Kernel*> kernels_of(const Study& study, const std::vector<std::string>& named) {
+  if (study.plan_of_kernels == nullptr) {
+    if (named.empty()) return {};
+    throw BadInput("--kernel", named.front(), fmt::format("must be left out: {} runs no kernel", study.name));
+  }
+  std::vector<const Kernel*> kernels;
+  for (const std::string& names : named) {
+    for (const std::string& name : words_of_list(names)) kernels.push_back(&find_kernel(name));
+  }
+  for (const Kernel* kernel : kernels) require_runnable(*kernel);
+  if (!kernels.empty()) return kernels;
+  kernels = all_kernels();
+  std::erase_if(kernels, [](const Kernel* kernel) { return !is_runnable(*kernel); });
+  return kernels;
+}
+
 std::vector<StudyTask> tasks_of(const Study& study, const StudyArguments& arguments, const Machine& machine) {
   if (arguments.seed && study.plan_of_draw == nullptr) {
     throw BadInput("seed", std::to_string(*arguments.seed),
@@ -62,12 +81,12 @@ std::vector<StudyTask> tasks_of(const Study& study, const StudyArguments& argume
   if (!arguments.seed && study.plan_of_draw != nullptr) {
     throw BadInput("--seed", "(none)", fmt::format("must be given: {} draws by it", study.name));
   }
-  std::vector<const Kernel*> kernels = all_kernels();
+  const std::vector<const Kernel*> kernels = kernels_of(study, arguments.kernels);
+  if (study.plan_of_kernels) return study.plan_of_kernels(kernels);
   if (study.plan_of_draw) {
-    return study.plan_of_draw(machine, *arguments.seed, static_cast<int>(arguments.count), kernels);
+    return study.plan_of_draw(machine, *arguments.seed, static_cast<int>(arguments.count), all_kernels());
   }
-  std::erase_if(kernels, [](const Kernel* kernel) { return !is_runnable(*kernel); });
-  return study.plan_of_kernels ? study.plan_of_kernels(kernels) : study.plan(machine);
+  return study.plan(machine);
 }
 
 std::vector<StudyTask> own_tasks(std::vector<StudyTask> tasks, const Shard& shard) {
@@ -80,7 +99,7 @@ int run_study(const StudyArguments& arguments, const CommandContext& context) {
   const Study& study = find_study(arguments.name);
   if (study.default_machine.empty() && !arguments.machine.empty()) {
     throw BadInput("machine", arguments.machine,
-                   fmt::format("must be left out: {} computes on this CPU", study.name));
+                   fmt::format("must be left out: {} computes, and simulates no machine", study.name));
   }
   const std::string machine =
       arguments.machine.empty() ? std::string(study.default_machine) : arguments.machine;
@@ -89,7 +108,7 @@ int run_study(const StudyArguments& arguments, const CommandContext& context) {
   double seconds = 0;
   for (const StudyTask& task : tasks) seconds += task.seconds;
   context.print(fmt::format("{}: {} on {}, {}\n", study.name, counted(tasks.size(), "task"),
-                            machine.empty() ? "this CPU" : machine, about_seconds(seconds)));
+                            machine.empty() ? "this machine" : machine, about_seconds(seconds)));
   if (arguments.dry_run) {
     for (const StudyTask& task : tasks) {
       context.print(fmt::format("  {}: {}\n", task.label, about_seconds(task.seconds)));
@@ -100,6 +119,7 @@ int run_study(const StudyArguments& arguments, const CommandContext& context) {
   const auto start = std::chrono::steady_clock::now();
   RunRecord record = start_record(context.argv);
   record.shard = arguments.shard.name();
+  note_device(record.machine, kernels_of(study, arguments.kernels));
   for (std::vector<RunEntry>& runs : run_tasks(study, tasks, context)) {
     for (RunEntry& run : runs) record.runs.push_back(std::move(run));
   }
@@ -124,6 +144,12 @@ void add_study_command(CLI::App& app, CommandContext& context) {
       ->type_name(fmt::format("{}", fmt::join(study_names(), "|")));
   add_value(command, "--machine", arguments->machine, "MACHINE|FILE.json",
             "a machine's name or file; default: the study's own");
+  command
+      .add_option(
+          "--kernel", arguments->kernels,
+          "of paper-errors: its name, several with commas or by repeating it; default: all that run here")
+      ->type_name("KERNEL")
+      ->allow_extra_args(false);
   command.add_option("--seed", arguments->seed, "of holdout: what draws the passes")->type_name("S");
   add_integer(command, "--count", arguments->count, 1, 100000,
               fmt::format("of holdout: runs that are drawn ({})", kDrawnPasses));

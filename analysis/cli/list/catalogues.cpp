@@ -193,16 +193,15 @@ std::vector<Entry> list_sweeps() {
 
 /// Which of two machines' ceilings count, where one is the other as measured.
 std::string ceilings_remark(const Machine& machine) {
-  constexpr std::string_view kMeasured = "-measured";
   const double stated = machine.dram_bytes_per_second.value;
   const double used = with_measured_ceilings(machine).dram_bytes_per_second.value;
   if (used != stated) {
-    return fmt::format("; judged by the ceilings of {}{}: DRAM {}/s", machine.name, kMeasured,
+    return fmt::format("; judged by the ceilings of {}{}: DRAM {}/s", machine.name, kMeasuredSuffix,
                        format_bytes(used));
   }
-  if (!machine.name.ends_with(kMeasured)) return "";
+  if (!machine.name.ends_with(kMeasuredSuffix)) return "";
   return fmt::format("; by which {} is judged too",
-                     machine.name.substr(0, machine.name.size() - kMeasured.size()));
+                     machine.name.substr(0, machine.name.size() - kMeasuredSuffix.size()));
 }
 
 std::vector<Entry> list_machines() {

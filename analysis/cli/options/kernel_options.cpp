@@ -183,4 +183,15 @@ ProgramOptions KernelOptions::tuned_options(const Kernel& kernel, const Attentio
                              : "as tuned on " + device->name + ", from " + path);
 }
 
+void note_device(MachineInfo& machine, const std::vector<const Kernel*>& kernels) {
+  const bool any =
+      std::any_of(kernels.begin(), kernels.end(), [](const Kernel* kernel) { return kernel->on_gpu(); });
+  if (!any) return;
+  const DeviceFacts device = device_facts().value();
+  machine.name = device.name;
+  machine.chip = device.chip.name();
+  machine.driver = device.driver;
+  machine.cuda = device.cuda;
+}
+
 }  // namespace tilescope::cli

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/records/run_record.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope::cli {
@@ -62,5 +63,8 @@ class KernelOptions {
   std::vector<std::string> names_;
   KernelChoices choices_;
 };
+
+/// Notes the device here where one of the kernels runs on a GPU. Precondition: they can run here.
+void note_device(MachineInfo& machine, const std::vector<const Kernel*>& kernels);
 
 }  // namespace tilescope::cli

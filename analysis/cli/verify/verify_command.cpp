@@ -54,17 +54,6 @@ std::vector<VerifyJob> problem_jobs(const VerifyOptions& options, const std::vec
   return {job};
 }
 
-void note_device(MachineInfo& machine, const std::vector<const Kernel*>& kernels) {
-  const bool any =
-      std::any_of(kernels.begin(), kernels.end(), [](const Kernel* kernel) { return kernel->on_gpu(); });
-  if (!any) return;
-  const DeviceFacts device = device_facts().value();
-  machine.name = device.name;
-  machine.chip = device.chip.name();
-  machine.driver = device.driver;
-  machine.cuda = device.cuda;
-}
-
 std::int64_t bytes_needed(const VerifyJob& job) {
   const AttentionProblem& p = job.verify_case.problem;
   std::vector<TileProgram> programs;

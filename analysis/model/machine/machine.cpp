@@ -58,10 +58,6 @@ std::optional<double> Machine::peak_flops(ElementType type) const {
   return found->second.value;
 }
 
-namespace {
-const std::string kMeasuredSuffix = "-measured";
-}
-
 std::optional<Machine> machine_of_device(const std::string& device) {
   if (device.empty()) return std::nullopt;
   if (device == "NVIDIA H100 80GB HBM3") return load_machine("h100-sxm");  // as the driver calls that of SXM5
@@ -87,7 +83,7 @@ double Machine::clock_at(double tensor_share) const {
 
 Machine with_measured_ceilings(Machine machine) {
   const std::vector<std::string> names = machine_names();
-  const std::string name = machine.name + kMeasuredSuffix;
+  const std::string name = machine.name + std::string(kMeasuredSuffix);
   if (std::find(names.begin(), names.end(), name) == names.end()) return machine;
   const Machine measured = load_machine(name);
   machine.dram_bytes_per_second = measured.dram_bytes_per_second;

@@ -119,6 +119,8 @@ struct Machine {
 /// The machine called `name_or_path`: one that TileScope ships, or, when it ends in ".json", that file.
 /// @throws BadInput on an unknown name (listing the known ones) or a damaged file (naming file and field)
 Machine load_machine(const std::string& name_or_path);
+/// Ends the name of a machine whose file `ceilings` made.
+inline constexpr std::string_view kMeasuredSuffix = "-measured";
 /// `machine` with the ceilings of NAME-measured in place of those stated, where TileScope ships such a file:
 /// a verdict rests on what was measured.
 Machine with_measured_ceilings(Machine machine);

@@ -48,6 +48,22 @@ bool same_runs(const RunRecord& one, const RunRecord& other) {
   return std::equal(one.runs.begin(), one.runs.end(), other.runs.begin(), other.runs.end(), same_run);
 }
 
+/// Whether a simulation may be of the device that measured: not where both are known and differ.
+bool same_machine(const RunRecord& measured, const RunRecord& simulation) {
+  const std::optional<Machine> device = machine_of_device(measured.machine.name.value_or(""));
+  if (!device) return true;
+  const std::vector<std::string> known = machine_names();
+  for (const RunEntry& run : simulation.runs) {
+    for (const PassRecord& pass : run.passes) {
+      if (!pass.simulated) continue;
+      std::string simulated = pass.simulated->machine;
+      if (simulated.ends_with(kMeasuredSuffix)) simulated.resize(simulated.size() - kMeasuredSuffix.size());
+      return simulated == device->name || std::ranges::find(known, simulated) == known.end();
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 ProgramOptions options_of(const RunEntry& run, const Kernel& kernel) {
@@ -149,10 +165,11 @@ void join_simulations(std::vector<RunRecord>& records) {
   for (RunRecord& simulation : records) {
     if (!simulation.simulation_of) continue;
     const SimulationSource& source = *simulation.simulation_of;
-    const auto measured = std::find_if(records.begin(), records.end(), [&source](const RunRecord& record) {
-      return !record.simulation_of && record.argv == source.argv && record.when == source.when;
+    const auto measured = std::find_if(records.begin(), records.end(), [&](const RunRecord& record) {
+      return !record.simulation_of && record.argv == source.argv && record.when == source.when &&
+             same_machine(record, simulation) && same_runs(record, simulation);
     });
-    if (measured == records.end() || !same_runs(*measured, simulation)) continue;
+    if (measured == records.end()) continue;
     for (std::size_t i = 0; i < simulation.runs.size(); ++i) {
       for (std::size_t pass = 0; pass < simulation.runs[i].passes.size(); ++pass) {
         PassRecord& both = measured->runs[i].passes[pass];

@@ -30,7 +30,9 @@ RunEntry simulate_apart(const RunEntry& run, const Kernel& kernel, const Machine
 RunEntry without_measurements(const RunEntry& run);
 
 /// Lays simulations beside the measurements that they were made for, where those are among the records too,
-/// for tables that show both. The records of such simulations keep no runs.
+/// for tables that show both: records of the command and the time that the simulation names, with the same
+/// runs, of the device that was simulated. The records of such simulations keep no runs; a simulation of
+/// another device than measured keeps its own.
 void join_simulations(std::vector<RunRecord>& records);
 
 }  // namespace tilescope

@@ -68,15 +68,17 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
     return std::nullopt;
   const double unit_share = kernel.math_unit == MathUnit::mma_sync ? machine.mma_sync_share() : 1;
   const double scores = static_cast<double>(program.tile.block_m) * program.tile.block_n;
-  const double volume = scores * compiled_head_dim(kernel, program.problem.head_dim);
+  const double compiled = compiled_head_dim(kernel, program.problem.head_dim);
 
   double loaded = 0, stored = 0;
   for (const std::vector<Operand>& phase : program.phases) {
     loaded += bytes_of(program, phase, true);
     stored += bytes_of(program, phase, false);
   }
-  double operand_bytes = 0;
+  double operand_bytes = 0, volumes = 0;
   for (const ProductPart& part : work.products) {
+    const double volume = scores * (part.head_dim > 0 ? part.head_dim : compiled);
+    volumes += volume;
     operand_bytes += volume * static_cast<double>(element_bytes(program.problem.dtype)) *
                      (1.0 / part.rows + (part.cols > 0 ? 1.0 / part.cols : 0.0));
   }
@@ -84,7 +86,7 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
       machine.l2_bytes_per_second->value / static_cast<double>(machine.sm_count.value) / machine.boost_hz();
 
   CtaClocks clocks;
-  const double multiplied = 2 * volume * static_cast<double>(work.products.size()) / flops_per_clock;
+  const double multiplied = 2 * volumes / flops_per_clock;
   clocks.step.tensor = multiplied / unit_share;
   clocks.step.arithmetic = clocks_of_scores(program, scores, machine);
   // WGMMAs take their operands while they multiply; fragments of others are loaded before. What the copy

@@ -84,6 +84,10 @@ std::optional<Section> figure2_on_tensor_cores(const Evidence& evidence);
 /// gpu:flash3 beside each library, device by device, both ways; nothing without records of both.
 std::optional<Section> libraries_by_device(const Evidence& evidence);
 
+/// FlashAttention-3's error experiment on GPU kernels and libraries, each beside the CPU kernel that computes
+/// as it does; nothing without records.
+std::optional<Section> errors_on_devices(const Evidence& evidence);
+
 /// What is new, a row a finding; those that the records have numbers for.
 Section findings_section(const Evidence& evidence);
 

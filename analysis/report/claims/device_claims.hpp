@@ -75,5 +75,8 @@ Judgement table2_techniques(const Evidence&);
 Judgement ping_pong(const Evidence&);
 Judgement overlap(const Evidence&);
 Judgement exponential_share(const Evidence&);
+Judgement errors_fp16(const Evidence&);
+Judgement errors_fp8(const Evidence&);
+Judgement errors_fp8_ratio(const Evidence&);
 
 }  // namespace tilescope

@@ -3,16 +3,15 @@
 
 #include <algorithm>
 
-#include "analysis/model/validation/paper_values.hpp"
 #include "analysis/report/claims/device_claims.hpp"
 #include "analysis/report/claims/judging.hpp"
-#include "analysis/report/sections/checks/paper_errors.hpp"
-#include "analysis/studies/error_study.hpp"
 
 namespace tilescope {
 namespace {
 
 constexpr const char *kKernels3 = "FlashAttention-3's kernels", *kOurs = "gpu:flash3";
+constexpr const char* kErrorPages =
+    "[errors of the paper](report.md#paper-errors), [on devices](#errors-on-devices)";
 constexpr double kPrinted3 = 0.05;  // of numbers with two digits
 
 /// gpu:flash3's rates over a peer's on one device.
@@ -123,61 +122,6 @@ Judgement flash2_share(const Evidence& evidence) {
                                   100 * paper_rate_of(*best) / kPeak, problem_text(*best)));
 }
 
-/// Printed errors of which each lies within the draws of its method, or does not.
-Judgement printed_errors(const Evidence& evidence, ElementType type) {
-  const std::vector<MethodErrors> errors = method_errors(evidence.records);
-  std::size_t agree = 0, all = 0, reversed = 0;
-  std::string text;
-  std::vector<std::pair<double, double>> seen;  // printed, ours
-  for (const PaperError& paper : kPaperErrors) {
-    const MethodErrors* ours = find_method(errors, type, paper.kernel);
-    if (paper.dtype != to_string(type) || ours == nullptr) continue;
-    ++all;
-    agree += ours->covers(paper.rmse);
-    for (const auto& [printed, mean] : seen) reversed += (printed < paper.rmse) != (mean < ours->mean());
-    seen.emplace_back(paper.rmse, ours->mean());
-    text += fmt::format("{}{:.2e} +- {:.0e} for {:.1e} ({})", text.empty() ? "" : ", ", ours->mean(),
-                        ours->deviation(), paper.rmse, paper.method);
-  }
-  return judge_cases(
-      agree, all,
-      fmt::format(
-          "printed errors lie between the least and the largest draw: {}{}", text,
-          reversed == 0 ? "" : fmt::format("; {} of the pairs are in another order than printed", reversed)));
-}
-/// "; on a device: gpu:flash3 1.93e-04 +- 3e-05, ...": the same experiment on GPU kernels and libraries.
-std::string device_errors(const Evidence& evidence, ElementType type) {
-  std::string text;
-  for (const MethodErrors& errors : method_errors(evidence.device_records)) {
-    const bool on_device = errors.method.starts_with("gpu:") || errors.method.starts_with("pytorch:");
-    if (errors.dtype != type || !on_device) continue;
-    text += fmt::format("{}{} {:.2e} +- {:.0e}", text.empty() ? "; on a device: " : "; ", errors.method,
-                        errors.mean(), errors.deviation());
-  }
-  return text;
-}
-Judgement errors_of(const Evidence& evidence, ElementType type) {
-  Judgement judgement = printed_errors(evidence, type);
-  judgement.sentence += device_errors(evidence, type);
-  return judgement;
-}
-Judgement errors_fp16(const Evidence& evidence) { return errors_of(evidence, ElementType::fp16); }
-Judgement errors_fp8(const Evidence& evidence) { return errors_of(evidence, ElementType::fp8e4m3); }
-
-Judgement errors_fp8_ratio(const Evidence& evidence) {
-  const std::vector<MethodErrors> errors = method_errors(evidence.records);
-  const MethodErrors* baseline =
-      find_method(errors, ElementType::fp8e4m3, std::string(kTwiceRounded) + ", a scale a tensor");
-  const MethodErrors* flash =
-      find_method(errors, ElementType::fp8e4m3, "cpu:flash2, block scales, incoherent");
-  if (baseline == nullptr || flash == nullptr) return {};
-  const MethodErrors ratios = error_ratios(*baseline, *flash);
-  const auto [low, high] = std::ranges::minmax(ratios.rmse);
-  return {ratios.covers(2.6) ? Verdict::holds : Verdict::fails,
-          fmt::format("{:.2f} +- {:.2f} times less, {:.2f} ... {:.2f} over {} draws", ratios.mean(),
-                      ratios.deviation(), low, high, ratios.rmse.size())};
-}
-
 constexpr Claim kFlash3Claims[] = {
     {"Figure 5; abstract", "forward 1.5 to 2.0 times FlashAttention-2's rate", "time", "H100, fp16", "bench",
      forward_over_flash2,
@@ -221,11 +165,11 @@ constexpr Claim kFlash3Claims[] = {
      "thread may have at tiles of 128x128"},
     {"Table 3", "RMSE in fp16: 3.2e-4 for a standard baseline, 1.9e-4 for FlashAttention-2 and -3",
      "error of O", "outliers as the paper draws them, shape not printed",
-     "eight seeds at N8448 D128 against fp64", errors_fp16, "[errors of the paper](report.md#paper-errors)"},
+     "eight seeds at N8448 D128 against fp64", errors_fp16, kErrorPages},
     {"Table 3", "RMSE in fp8: 2.4e-2 with a scale a tensor, 9.1e-3 with blocks and incoherent processing",
-     "error of O", "as above", "as above", errors_fp8, "[errors of the paper](report.md#paper-errors)"},
+     "error of O", "as above", "as above", errors_fp8, kErrorPages},
     {"Table 3; abstract", "2.6 times less error in fp8 than a baseline", "error of O", "as above", "as above",
-     errors_fp8_ratio, "[errors of the paper](report.md#paper-errors)"},
+     errors_fp8_ratio, kErrorPages},
 };
 
 }  // namespace

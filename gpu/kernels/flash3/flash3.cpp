@@ -175,22 +175,27 @@ WarpWork Flash3::warp_work(const TileProgram& program) {
   }
   const Flash3BackwardShape shape = backward_shape(program);
   if (shape.tile != program.tile) return {};
-  const int queries = shape.tile.block_m, scores = queries * shape.tile.block_n;
+  const int queries = shape.tile.block_m, scores = queries * shape.tile.block_n, dim = shape.head_dim;
+  // Of whole panels, or of half the queries each.
+  const int dq_dim = shape.dq_by_queries() ? dim
+                     : shape.by_columns()  ? shape.consumers() * shape.dq_cols(0)
+                                           : shape.dq_cols(0) + shape.dq_cols(1);
+  const ProductPart dq{kRows, shape.dq_cols(0), dq_dim};
   constexpr int kScoreBytes = 2, kProbabilityBytes = 4;
   // For Q and dO, for dS, for a place to put dQ.
   WarpWork work{
       .warps = shape.warps(),
       .waits = 3,
       .exchanged_bytes = scores * kScoreBytes,
-      .products = {{kRows, queries}, {kRows, queries}, {kRows}, {kRows}, {kRows, shape.dq_cols(0)}}};
+      .products = {{kRows, queries, dim}, {kRows, queries, dim}, {kRows, 0, dim}, {kRows, 0, dim}, dq}};
   if (shape.split != Flash3Split::keys) {  // and for P, and a place to put it, too
     work.waits += 2;
     work.exchanged_bytes += scores * (shape.by_columns() ? kScoreBytes : 2 * kProbabilityBytes);
   }
   if (shape.by_columns()) {
     const int keys = shape.tile.block_n, own_keys = keys / shape.consumers();
-    work.products = {
-        {kRows, own_keys}, {kRows, own_keys}, {kRows, keys}, {kRows, keys}, {kRows, shape.dq_cols(0)}};
+    const ProductPart own{kRows, own_keys, dim}, sums{kRows, keys, dq_dim};
+    work.products = {own, own, sums, sums, dq};
   }
   return work;
 }

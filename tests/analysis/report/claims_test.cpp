@@ -171,7 +171,11 @@ TEST_CASE("a printed error is covered by draws from the least to the largest, to
   CHECK(errors.covers(1.75e-4));
   CHECK(errors.mean() == doctest::Approx(1.82e-4));
   CHECK(errors.deviation() == doctest::Approx(2.83e-6).epsilon(0.01));
-  CHECK(error_ratios(errors, {ElementType::fp16, "n", {0.9e-4, 0.92e-4}}).mean() == doctest::Approx(2));
+  // Of the draws that both have, whatever their order.
+  const MethodErrors drawn{ElementType::fp16, "m", {1.80e-4, 1.84e-4}, {1, 2}};
+  const MethodErrors ratios = error_ratios(drawn, {ElementType::fp16, "n", {0.92e-4, 7, 0.6e-4}, {2, 3, 1}});
+  CHECK(ratios.rmse == std::vector{1.80e-4 / 0.6e-4, 1.84e-4 / 0.92e-4});
+  CHECK(ratios.seeds == std::vector<std::uint64_t>{1, 2});
 }
 
 TEST_CASE(

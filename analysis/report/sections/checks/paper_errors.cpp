@@ -24,18 +24,11 @@ std::string method_of(const RunEntry& run) {
   if (is_fp8(run.problem.dtype))
     text += run.problem.descales.by_block() ? ", block scales" : ", a scale a tensor";
   if (incoherent) text += ", incoherent";
-  const bool named = !run.passes.empty() && run.passes.front().choices.fp8_sums;
+  const bool named = is_fp8(run.problem.dtype) && !run.passes.empty() && run.passes.front().choices.fp8_sums;
   return text + (named ? ", " + *run.passes.front().choices.fp8_sums + " sums" : "");
 }
 
 std::string scientific_error(double value) { return fmt::format("{:.2e}", value); }
-
-const PaperError* printed_error(const MethodErrors& ours) {
-  for (const PaperError& paper : kPaperErrors) {
-    if (to_string(ours.dtype) == paper.dtype && ours.method == paper.kernel) return &paper;
-  }
-  return nullptr;
-}
 
 Table method_table(const std::vector<MethodErrors>& errors) {
   Table table{
@@ -49,7 +42,7 @@ Table method_table(const std::vector<MethodErrors>& errors) {
        {"least ... largest", true}},
       {}};
   for (const MethodErrors& ours : errors) {
-    const PaperError* paper = printed_error(ours);
+    const PaperError* paper = printed_error(ours.dtype, ours.method);
     const auto [low, high] = std::ranges::minmax(ours.rmse);
     table.rows.push_back({std::string(to_string(ours.dtype)),
                           paper ? fmt::format("{} (paper: {})", ours.method, paper->method) : ours.method,
@@ -66,7 +59,8 @@ std::optional<std::string> ratio_text(const std::vector<MethodErrors>& errors, E
   const MethodErrors *a = find_method(errors, type, of), *b = find_method(errors, type, over);
   if (!a || !b) return std::nullopt;
   const MethodErrors ratios = error_ratios(*a, *b);
-  const PaperError *paper_a = printed_error(*a), *paper_b = printed_error(*b);
+  const PaperError *paper_a = printed_error(a->dtype, a->method),
+                   *paper_b = printed_error(b->dtype, b->method);
   const auto [low, high] = std::ranges::minmax(ratios.rmse);
   return fmt::format("{}: {} has {:.2f} +- {:.2f} times ({:.2f} ... {:.2f}) the error of {}{}",
                      to_string(type), of, ratios.mean(), ratios.deviation(), low, high, over,
@@ -97,15 +91,17 @@ bool MethodErrors::covers(double printed) const {
 std::vector<MethodErrors> method_errors(const std::vector<RunRecord>& records) {
   std::vector<MethodErrors> errors;
   for (const RunRecord& record : records) {
+    const std::string device = record.machine.name.value_or("");
     for (const RunEntry& run : record.runs) {
       const auto found = run.error.find(std::string(kErrorWithInputRounding));
       if (found == run.error.end()) continue;
       const std::string method = method_of(run);
       auto place = std::ranges::find_if(errors, [&](const MethodErrors& one) {
-        return one.dtype == run.problem.dtype && one.method == method;
+        return one.dtype == run.problem.dtype && one.method == method && one.device == device;
       });
-      if (place == errors.end()) place = errors.insert(place, {run.problem.dtype, method, {}});
+      if (place == errors.end()) place = errors.insert(place, {run.problem.dtype, method, {}, {}, device});
       place->rmse.push_back(found->second.rmse);
+      place->seeds.push_back(run.problem.seed);
     }
   }
   return errors;
@@ -118,10 +114,21 @@ const MethodErrors* find_method(const std::vector<MethodErrors>& errors, Element
   return found == errors.end() ? nullptr : &*found;
 }
 
+const PaperError* printed_error(ElementType dtype, std::string_view method) {
+  for (const PaperError& paper : kPaperErrors) {
+    if (to_string(dtype) == paper.dtype && method == paper.kernel) return &paper;
+  }
+  return nullptr;
+}
+
 MethodErrors error_ratios(const MethodErrors& of, const MethodErrors& over) {
   MethodErrors ratios{of.dtype, of.method + " over " + over.method, {}};
-  for (std::size_t i = 0; i < std::min(of.rmse.size(), over.rmse.size()); ++i)
-    ratios.rmse.push_back(of.rmse[i] / over.rmse[i]);
+  for (std::size_t i = 0; i < of.rmse.size(); ++i) {
+    const auto same = std::ranges::find(over.seeds, of.seeds[i]);
+    if (same == over.seeds.end()) continue;
+    ratios.seeds.push_back(of.seeds[i]);
+    ratios.rmse.push_back(of.rmse[i] / over.rmse[static_cast<std::size_t>(same - over.seeds.begin())]);
+  }
   return ratios;
 }
 

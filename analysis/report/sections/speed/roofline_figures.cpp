@@ -10,8 +10,6 @@
 namespace tilescope {
 namespace {
 
-constexpr std::string_view kMeasuredSuffix = "-measured";
-
 std::optional<std::int64_t> total(const std::optional<ReadWriteBytes>& bytes) {
   return bytes ? std::optional(bytes->total()) : std::nullopt;
 }

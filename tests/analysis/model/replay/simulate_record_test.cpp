@@ -124,6 +124,40 @@ TEST_CASE("a simulation names its measurement, holds nothing measured, and is la
   CHECK(alone[0] == read);
 }
 
+TEST_CASE("a simulation stands beside what its own device measured, though another ran the same command") {
+  const Kernel& kernel = cpu_kernels().back();
+  AttentionProblem p;
+  p.seqlen_q = p.seqlen_k = 256;
+  const auto measured_on = [&](const char* device) {
+    const Machine machine = load_machine("h200");
+    const auto passes = plan_passes(kernel, p, kForwardBackward, kernel.default_options(p), machine);
+    RunRecord record = start_record({"tilescope", "profile"});
+    record.when = "2026-01-31T00:00:00Z";
+    record.machine.name = device;
+    record.runs = {simulate_run(kernel, p, passes, machine, {.replay = false})};
+    return record;
+  };
+  const auto simulated_on = [&](const char* machine, const RunRecord& measured) {
+    RunRecord record = start_record({"tilescope", "simulate"});
+    record.simulation_of = SimulationSource{"m.json", measured.argv, measured.when, measured.git, machine};
+    record.runs = {without_measurements(
+        simulate_again(measured.runs.front(), kernel, with_measured_ceilings(load_machine(machine))))};
+    return record;
+  };
+  const RunRecord h200 = measured_on("NVIDIA H200"), h100 = measured_on("NVIDIA H100 80GB HBM3");
+  std::vector<RunRecord> records = {h100, h200, simulated_on("h200", h200), simulated_on("h100-sxm", h100)};
+  join_simulations(records);
+  CHECK(records[0].runs[0].passes[0].simulated->machine.starts_with("h100-sxm"));
+  CHECK(records[1].runs[0].passes[0].simulated->machine.starts_with("h200"));
+  CHECK(records[2].runs.empty());
+  CHECK(records[3].runs.empty());
+  // Of another device alone it stands for itself.
+  std::vector<RunRecord> other = {h100, simulated_on("h200", h100)};
+  join_simulations(other);
+  CHECK(other[0] == h100);
+  CHECK(other[1].runs.size() == 1);
+}
+
 TEST_CASE("a record of other passes is refused") {
   const Machine machine = load_machine("h200");
   const Kernel& kernel = cpu_kernels().back();

@@ -85,6 +85,33 @@ TEST_CASE("head dimensions cost what they are padded to") {
   CHECK(padded->step.in == whole->step.in);  // boxes bring zeros
 }
 
+TEST_CASE("each product of the backward pass costs what its instance computes, by hand") {
+  const Machine machine = load_machine("h200");
+  struct Padded {
+    std::int64_t head_dim;
+    double computed;  // head dimensions of the five products together
+  };
+  // Three warpgroups of 64 columns of dK, dV and dQ each; panels of 64 and 32 columns of dQ; an instance that
+  // the forward pass has and the backward pass has not; whole panels.
+  for (const auto& [head_dim, computed] : {Padded{160, 2 * 160 + 3 * 192},
+                                           {136, 2 * 160 + 3 * 192},
+                                           {192, 5 * 192},
+                                           {80, 4 * 80 + 96},
+                                           {96, 5 * 96},
+                                           {112, 5 * 128},
+                                           {64, 5 * 64},
+                                           {256, 5 * 256}}) {
+    CAPTURE(head_dim);
+    const Kernel& kernel = find_kernel("gpu:flash3");
+    const AttentionProblem problem = long_problem(head_dim);
+    const TileShape tile =
+        program_of(kernel, problem, PassName::dkdvdq, kernel.default_options(problem)).tile;
+    const auto clocks = clocks_of("gpu:flash3", problem, PassName::dkdvdq, machine);
+    CHECK(clocks->multiplied ==
+          doctest::Approx(2.0 * tile.block_m * tile.block_n * computed / machine.tensor_flops_per_clock()));
+  }
+}
+
 TEST_CASE("what is not known has no clocks") {
   Machine machine = load_machine("h200");
   AttentionProblem fp8 = long_problem(128);
