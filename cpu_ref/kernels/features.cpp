@@ -47,15 +47,16 @@ std::optional<std::string> missing_element_type(const FeatureSet& has, ElementTy
          std::string(to_string(type));
 }
 
-std::optional<std::string> missing_head_dim(const Capabilities& can, const AttentionProblem& problem) {
-  const std::int64_t head_dim = problem.head_dim;
-  const std::string asked = ", not " + std::to_string(head_dim);
-  if (!can.head_dims.empty() && head_dim > can.head_dims.back()) {
-    return "computes head_dim " + std::to_string(can.head_dims.back()) + " and below" + asked;
+/// @param name, dim  of the queries and keys, or of the values
+std::optional<std::string> missing_head_dim(const Capabilities& can, const AttentionProblem& problem,
+                                            const std::string& name, std::int64_t dim) {
+  const std::string asked = ", not " + std::to_string(dim);
+  if (!can.head_dims.empty() && dim > can.head_dims.back()) {
+    return "computes " + name + " " + std::to_string(can.head_dims.back()) + " and below" + asked;
   }
   const int multiple = can.head_dim_multiple(problem.kv_type());
-  if (head_dim % multiple == 0) return std::nullopt;
-  return "computes multiples of " + std::to_string(multiple) + " as head_dim" +
+  if (dim % multiple == 0) return std::nullopt;
+  return "computes multiples of " + std::to_string(multiple) + " as " + name +
          (is_fp8(problem.kv_type()) ? " of " + std::string(to_string(problem.kv_type())) : "") + asked;
 }
 
@@ -118,7 +119,12 @@ std::optional<std::string> missing_feature(const Capabilities& can, const Attent
   if (has.empty()) return forward ? "has a backward pass alone" : "has a forward pass alone";
   const bool only_here = !forward && can.forward.has(feature_of(problem.dtype));
   if (auto missing = missing_element_type(has, problem.dtype, only_here ? " backward" : "")) return missing;
-  if (auto missing = missing_head_dim(can, problem)) return missing;
+  if (auto missing = missing_head_dim(can, problem, "head_dim", problem.head_dim)) return missing;
+  const bool takes_values = has.has(Feature::value_dim);
+  if (auto missing = missing_head_dim(can, problem, "head_dim_v", problem.value_dim());
+      missing && takes_values) {
+    return missing;
+  }
   return missing_feature(has, required_features(problem));
 }
 

@@ -133,7 +133,8 @@ DeviceTensor DeviceSession::device_tensor(TensorName name) const {
   const TensorExtent extent = extent_of(name);
   const std::int64_t per_head = elements_of_head(name, extent), per_batch = extent.heads * per_head;
   // Only the (B, H, N, D) operands of a model come in two layouts; LSE, delta and N x N matrices do not.
-  const bool by_row = layout_ == TensorLayout::bnhd && extent.cols == problem_.head_dim &&
+  const bool by_row = layout_ == TensorLayout::bnhd &&
+                      (extent.cols == problem_.head_dim || extent.cols == problem_.value_dim()) &&
                       extent.indexing != TileIndexing::mn;
   if (by_row) return {found->second.data(), per_batch, extent.cols, extent.heads * extent.cols};
   return {found->second.data(), per_batch, per_head, extent.cols};

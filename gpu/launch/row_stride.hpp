@@ -4,6 +4,7 @@
 // that it spills. Everything above a tile is counted in 64 bits.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -29,8 +30,8 @@ inline void require_row_stride(const std::string& tensor, std::int64_t row_strid
 }
 
 /// Whether rows of all heads side by side, (batch, rows, heads, head_dim), lie near enough.
-constexpr bool heads_side_by_side_fit(const AttentionProblem& problem) {
-  return problem.heads <= kMaxRowStride / problem.head_dim;
+inline bool heads_side_by_side_fit(const AttentionProblem& problem) {
+  return problem.heads <= kMaxRowStride / std::max(problem.head_dim, problem.value_dim());
 }
 
 }  // namespace tilescope

@@ -34,11 +34,13 @@ inline Boxes copies_or_pieces(const AttentionProblem& problem, TensorName tensor
 inline std::vector<Boxes> by_copies(const TileProgram& program, std::initializer_list<TensorName> tensors) {
   const AttentionProblem& problem = program.problem;
   constexpr int kCopiedBytes = 16;
-  const std::int64_t row_bytes = element_bytes(problem.dtype) * problem.head_dim;
-  const bool copied = row_bytes % kCopiedBytes == 0 && row_bytes % kSectorBytes != 0;
+  const auto row_bytes = [&](std::int64_t columns) { return element_bytes(problem.dtype) * columns; };
+  const bool copied =
+      row_bytes(problem.head_dim) % kCopiedBytes == 0 && row_bytes(problem.value_dim()) % kCopiedBytes == 0;
   std::vector<Boxes> all;
   if (!copied || !problem.key_lengths.empty() || problem.page_size > 0) return all;
   for (const TensorName tensor : tensors) {
+    if (row_bytes(tensor_extent(problem, tensor).cols) % kSectorBytes == 0) continue;
     all.push_back({.tensor = tensor,
                    .rows = 1,
                    .panel_bytes = static_cast<int>(kSectorBytes),

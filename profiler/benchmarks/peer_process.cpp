@@ -132,9 +132,8 @@ std::string PeerProcess::read_line() {
 PeerAnswer PeerProcess::time(const std::string& peer, const AttentionProblem& problem, Direction direction,
                              const TimerOptions& timing) {
   if (!gone_.empty()) return {{}, gone_, 0};
-  if (problem.dropout > 0 || problem.descales.any() || problem.value_dim() != problem.head_dim ||
-      problem.shared_kv) {
-    return {{}, "peers are timed without dropout and descales, and with values of the columns of keys", 0};
+  if (problem.dropout > 0 || problem.descales.any() || problem.shared_kv) {
+    return {{}, "peers are timed without dropout, descales and keys that are values", 0};
   }
   const Json request{{"peer", peer},
                      {"batch", problem.batch},
@@ -148,6 +147,7 @@ PeerAnswer PeerProcess::time(const std::string& peer, const AttentionProblem& pr
                      {"mask", mask_of(problem)},
                      {"score_mods", score_mods_of(problem)},
                      {"head_dim", problem.head_dim},
+                     {"head_dim_v", problem.value_dim()},
                      {"dtype", to_string(problem.dtype)},
                      {"kv_dtype", to_string(problem.kv_type())},
                      {"causal", problem.causal},

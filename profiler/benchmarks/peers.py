@@ -69,14 +69,15 @@ except Exception as error:  # its packages compile as they are loaded, and fail 
 def wants(request):
     """What a request has that a peer must be made for, in words."""
     asked = {"lengths of batch entries": request["key_lengths"], "masks": request["mask"],
-             "score modifiers": request["score_mods"], "keys in fp8": request["kv_dtype"] != request["dtype"]}
+             "score modifiers": request["score_mods"], "keys in fp8": request["kv_dtype"] != request["dtype"],
+             "values of other columns than keys": request["head_dim_v"] != request["head_dim"]}
     return [name for name, given in asked.items() if given]
 
 
 class Flash4Peer:
     """FlashAttention-4, whose tensors are laid out (batch, rows, heads, head_dim)."""
 
-    takes = ()
+    takes = ("values of other columns than keys",)
 
     def work(self, tensors, request):
         q, k, v, dout = (tensor.detach().transpose(1, 2).contiguous() for tensor in tensors)
@@ -144,18 +145,19 @@ def versions():
 
 
 def make_tensors(request):
-    """q, k, v, dout: (B, heads, rows, D), N(0, 1)."""
+    """q, k, v, dout: (B, heads, rows, columns), N(0, 1)."""
     torch.manual_seed(request["seed"])
-    batch, heads, heads_kv, rows, keys, head_dim = (
-        request[key] for key in ("batch", "heads", "heads_kv", "seqlen_q", "seqlen_k", "head_dim"))
+    batch, heads, heads_kv, rows, keys, head_dim, value_dim = (
+        request[key] for key in ("batch", "heads", "heads_kv", "seqlen_q", "seqlen_k", "head_dim", "head_dim_v"))
     of_queries, of_keys = (batch, heads, rows, head_dim), (batch, heads_kv, keys, head_dim)
+    of_values, of_outputs = (batch, heads_kv, keys, value_dim), (batch, heads, rows, value_dim)
     dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16,
              "fp8e4m3": torch.float8_e4m3fn}.get(request["dtype"])
     if dtype is None:
         raise RuntimeError(f"element type {request['dtype']}")
     drawn_as = torch.float16 if dtype == torch.float8_e4m3fn else dtype
     tensors = [torch.randn(shape, device="cuda", dtype=drawn_as).to(dtype)
-               for shape in (of_queries, of_keys, of_keys, of_queries)]
+               for shape in (of_queries, of_keys, of_values, of_outputs)]
     if dtype == drawn_as:  # there is no backward pass in fp8
         for tensor in tensors[:3]:
             tensor.requires_grad_(True)
@@ -163,7 +165,7 @@ def make_tensors(request):
 
 
 PROBLEM_KEYS = ("batch", "heads", "heads_kv", "seqlen_q", "seqlen_k", "key_lengths", "page_size", "window", "mask",
-                "score_mods", "head_dim", "dtype", "kv_dtype", "causal", "scale", "seed", "direction")
+                "score_mods", "head_dim", "head_dim_v", "dtype", "kv_dtype", "causal", "scale", "seed", "direction")
 
 
 class Desk:

@@ -23,7 +23,7 @@ def is_square(request):
 class SdpaPeer:
     """One back end of scaled_dot_product_attention."""
 
-    takes = ()  # of what wants() names
+    takes = ("values of other columns than keys",)  # of what wants() names
 
     def __init__(self, backend):
         self.backend = backend

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launches of gpu:flash3 in Hopper's program of mutants: fp16 at every compiled head dimension, 64 with
+// The launches of gpu:flash3 in Hopper's program of mutants: fp16 at every compiled head dimension, and 192
+// with values of 128 columns, 64 with
 // few keys a row and in order, and e4m3 forward, 128, observed and not; those of gpu:flash3-basic, fp16; and
 // of gpu:decode, fp16 with head dimension 64, and gpu:mla-decode, fp16, which are tried here so that the
 // emulated device tries them. The other rungs are in test_gpu_mutants.
@@ -76,6 +77,10 @@ void launch_backward(const TileProgram& program, const KernelArguments& argument
          Backward::shape.persistent ? std::min(items, 2) : items, stream);
 }
 
+void launch_values(const TileProgram& program, const KernelArguments& arguments, cudaStream_t stream) {
+  launch_forward<Flash3ValuesChoice>(program, arguments, stream);
+}
+
 /// At head_dim 64 all forms of the backward pass, above it those of its own.
 template <int kHeadDim>
 void launch(const TileProgram& program, const KernelArguments& arguments, cudaStream_t stream) {
@@ -111,6 +116,7 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
                                              : gpu::launch_flash3_fp8_forward<kBytes, Choice, false>;
     return launch(gpu::flash3_fp8_arguments<Choice::shape>(arguments), multiprocessors(), stream);
   }
+  if (flash3_has_values_shape(program.problem)) return launch_values(program, arguments, stream);
   const std::int64_t head_dim = program.problem.head_dim;
   (head_dim <= 64    ? tilescope::launch<64>
    : head_dim <= 96  ? tilescope::launch<96>

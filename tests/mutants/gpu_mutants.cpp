@@ -104,6 +104,13 @@ AttentionProblem padded(AttentionProblem problem) {
   return problem;
 }
 
+/// The same with values of other columns than keys, which need not be padded up to a warp's.
+AttentionProblem with_values(AttentionProblem problem, int head_dim, int value_dim) {
+  problem.head_dim = head_dim;
+  problem.head_dim_v = value_dim;
+  return problem;
+}
+
 /// Documents side by side, of which one ends inside a tile, with every score modifier.
 AttentionProblem varied(AttentionProblem problem) {
   problem.causal = true;
@@ -121,7 +128,7 @@ const Kernel& flash3_with_whole_tiles() {
     whole.default_options = [](const AttentionProblem& problem) {
       ProgramOptions options = Flash3::default_options(problem);
       if (is_fp8(problem.dtype)) return options;
-      options.set_tile(Direction::forward, flash3_forward_shape(static_cast<int>(problem.head_dim)).tile);
+      options.set_tile(Direction::forward, flash3_forward_shape(problem).tile);
       options.splits = {};
       options.pack_gqa = false;
       return options;
@@ -234,6 +241,20 @@ std::vector<Case> prepare_cases() {
     } else if (ordered) {
       add_case(kernel, Direction::backward, windowed(kernel, ragged_problem(kernel, ElementType::bf16, 128)),
                InputKind::normal, BackwardOrder::split, cases);
+    }
+    if (kernel.can.forward.has(Feature::value_dim)) {
+      const bool both = kernel.can.backward.has(Feature::value_dim);
+      const Direction direction = both ? Direction::backward : Direction::forward;
+      for (const auto& [head_dim, value_dim] : {std::pair{64, 40}, {24, 64}, {192, 128}}) {
+        if (head_dim > 64 && !both) {  // the shape of its own, forward
+          const AttentionProblem wide = ragged_problem(kernel, ElementType::fp16, head_dim);
+          add_case(kernel, direction, with_values(wide, head_dim, value_dim), InputKind::normal, std::nullopt,
+                   cases);
+        } else if (head_dim <= 64 && both) {
+          add_case(kernel, direction, with_values(causal, head_dim, value_dim), InputKind::normal, fused,
+                   cases);
+        }
+      }
     }
     if (ordered && kernel.can.forward.has(Feature::key_padding)) {
       add_case(kernel, Direction::backward, padded(causal), InputKind::normal, fused, cases);

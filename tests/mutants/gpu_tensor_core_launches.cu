@@ -20,55 +20,52 @@ void poison_shared_memory(cudaStream_t stream);
 namespace {
 
 using sm80::Features;
-using PassKernel = void (*)(KernelArguments);
+/// The kernel of a pass, and what it is launched with.
+template <Features kFeatures>
+using PassKernel = void (*)(sm80::ArgumentsOf<kFeatures>);
 
-PassKernel bf16_kernel(PassName pass) {
-  constexpr ElementType kType = ElementType::bf16;
-  constexpr Features kFeatures = Features::all;
-  if (pass == PassName::forward) return sm80::flash2_mma_forward<kType, 128, kFeatures>;
-  if (pass == PassName::dq) return sm80::flash2_mma_dq<kType, 128, kFeatures>;
-  return sm80::flash2_mma_dkdv<kType, 128, false, kFeatures>;
-}
-
-/// @param general  whether it is observed or knows padding
-PassKernel sliced_kernel(PassName pass, bool general) {
-  constexpr ElementType kType = ElementType::fp16;
-  if (pass == PassName::forward) {
-    return general ? sm80::flash2_mma_forward<kType, 64, Features::general_sliced>
-                   : sm80::flash2_mma_forward<kType, 64, Features::sliced>;
+template <Features kFeatures, ElementType kType, int kHeadDim, bool kFused>
+PassKernel<kFeatures> kernel_of(PassName pass) {
+  if (pass == PassName::forward) return sm80::flash2_mma_forward<kType, kHeadDim, kFeatures>;
+  if constexpr (!kFused) {
+    if (pass == PassName::dq) return sm80::flash2_mma_dq<kType, kHeadDim, kFeatures>;
   }
-  return general ? sm80::flash2_mma_dkdv<kType, 64, true, Features::general_sliced>
-                 : sm80::flash2_mma_dkdv<kType, 64, true, Features::sliced>;
+  return sm80::flash2_mma_dkdv<kType, kHeadDim, kFused, kFeatures>;
 }
 
-PassKernel fp16_kernel(PassName pass, bool general, bool drops) {
-  constexpr ElementType kType = ElementType::fp16;
-  if (pass == PassName::forward) {
-    return general && drops ? sm80::flash2_mma_forward<kType, 64, Features::all>
-           : general        ? sm80::flash2_mma_forward<kType, 64, Features::general>
-           : drops          ? sm80::flash2_mma_forward<kType, 64, Features::dropout>
-                            : sm80::flash2_mma_forward<kType, 64, Features::plain>;
+/// Calls launch.template operator()<features>(kernel) with that of a pass.
+/// @param general  whether it is observed, knows padding or has values of other columns
+template <typename Launch>
+void with_kernel(const TileProgram& program, const KernelArguments& arguments, bool general, Launch launch) {
+  using enum Features;
+  constexpr auto kFp16 = ElementType::fp16, kBf16 = ElementType::bf16;
+  const PassName pass = program.name;
+  const bool is_bf16 = program.problem.dtype == kBf16, drops = arguments.dropout.active();
+  const auto call = [&]<Features kFeatures>(PassKernel<kFeatures> kernel) {
+    launch.template operator()<kFeatures>(kernel);
+  };
+  if (arguments.kv_pages.entries) {
+    if (arguments.log.states) {
+      return call.template operator()<paged_observed>(sm80::flash2_mma_forward<kFp16, 64, paged_observed>);
+    }
+    return call.template operator()<paged>(sm80::flash2_mma_forward<kFp16, 64, paged>);
   }
-  return general ? sm80::flash2_mma_dkdv<kType, 64, true, Features::all>
-         : drops ? sm80::flash2_mma_dkdv<kType, 64, true, Features::dropout>
-                 : sm80::flash2_mma_dkdv<kType, 64, true, Features::plain>;
-}
-
-PassKernel varied_kernel(PassName pass, bool bf16) {
-  constexpr Features kFeatures = Features::varied;
-  if (bf16) {
-    constexpr ElementType kType = ElementType::bf16;
-    if (pass == PassName::forward) return sm80::flash2_mma_forward<kType, 128, kFeatures>;
-    if (pass == PassName::dq) return sm80::flash2_mma_dq<kType, 128, kFeatures>;
-    return sm80::flash2_mma_dkdv<kType, 128, false, kFeatures>;
+  if (program.bit_reads > 0) {
+    return call.template operator()<varied>(is_bf16 ? kernel_of<varied, kBf16, 128, false>(pass)
+                                                    : kernel_of<varied, kFp16, 64, true>(pass));
   }
-  if (pass == PassName::forward) return sm80::flash2_mma_forward<ElementType::fp16, 64, kFeatures>;
-  return sm80::flash2_mma_dkdv<ElementType::fp16, 64, true, kFeatures>;
-}
-
-PassKernel paged_kernel(bool observed) {
-  return observed ? sm80::flash2_mma_forward<ElementType::fp16, 64, Features::paged_observed>
-                  : sm80::flash2_mma_forward<ElementType::fp16, 64, Features::paged>;
+  if (is_bf16) return call.template operator()<all>(kernel_of<all, kBf16, 128, false>(pass));
+  if (program.diagonal_slices > 1) {
+    if (!general) return call.template operator()<sliced>(kernel_of<sliced, kFp16, 64, true>(pass));
+    return call.template operator()<general_sliced>(kernel_of<general_sliced, kFp16, 64, true>(pass));
+  }
+  if (!general && !drops) return call.template operator()<plain>(kernel_of<plain, kFp16, 64, true>(pass));
+  if (!general) return call.template operator()<dropout>(kernel_of<dropout, kFp16, 64, true>(pass));
+  if (pass == PassName::forward && !drops) {
+    return call.template operator()<Features::general>(
+        sm80::flash2_mma_forward<kFp16, 64, Features::general>);
+  }
+  call.template operator()<all>(kernel_of<all, kFp16, 64, true>(pass));
 }
 
 }  // namespace
@@ -100,14 +97,12 @@ void Flash2Mma::launch(const TileProgram& program, const KernelArguments& argume
   check_cuda(cudaGetDevice(&device), "asking for the current device");
   check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
              "asking for the compute capability");
-  const bool bf16 = program.problem.dtype == ElementType::bf16;
-  const bool general = arguments.log.states != nullptr || arguments.key_lengths != nullptr;
-  launch_pass(arguments.kv_pages.entries    ? paged_kernel(arguments.log.states != nullptr)
-              : program.bit_reads > 0       ? varied_kernel(program.name, bf16)
-              : bf16                        ? bf16_kernel(program.name)
-              : program.diagonal_slices > 1 ? sliced_kernel(program.name, general)
-                                            : fp16_kernel(program.name, general, arguments.dropout.active()),
-              program, flash2_mma_launch_shape(program, major), arguments, stream);
+  const bool general = arguments.log.states != nullptr || arguments.key_lengths != nullptr ||
+                       program.problem.value_dim() != program.problem.head_dim;
+  with_kernel(program, arguments, general, [&]<Features kFeatures>(PassKernel<kFeatures> kernel) {
+    launch_grid(kernel, program, flash2_mma_launch_shape(program, major, false), stream,
+                sm80::arguments_of<kFeatures>(arguments, program.problem));
+  });
 }
 
 }  // namespace tilescope

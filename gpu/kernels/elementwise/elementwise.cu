@@ -58,8 +58,10 @@ __device__ __forceinline__ void clear_row(float* row, int cols, int lane, int la
 /// `lanes` lanes a row; kChunks: each takes 16 bytes at a time, else one element. kSinks: the gradient of the
 /// head's learned sink is summed, - sum of e^(sink - lse) * delta.
 /// @param flags  of a q tile (DqStart), which are cleared in dq, and not dq_accum; 0: dq_accum is, if there
+/// @param cols  of O and dO
 template <typename Element, bool kChunks, bool kSinks>
-__global__ void delta_pass(const __grid_constant__ KernelArguments args, int block_m, int lanes, int flags) {
+__global__ void delta_pass(const __grid_constant__ KernelArguments args, int block_m, int lanes, int flags,
+                           int cols) {
   using Part = std::conditional_t<kChunks, Chunk<Element>, Element>;
   constexpr int kWidth = sizeof(Part) / sizeof(Element);
   gpu::sm90::let_next_kernel_begin();
@@ -76,7 +78,7 @@ __global__ void delta_pass(const __grid_constant__ KernelArguments args, int blo
   // Every lane makes every turn, so that whole warps meet in the shuffles.
   for (int first = begin; first < end; first += kRowsInFlight * rows_at_once) {
     float sums[kRowsInFlight] = {};
-    for (int col = thread % lanes * kWidth; col < args.head_dim; col += lanes * kWidth) {
+    for (int col = thread % lanes * kWidth; col < cols; col += lanes * kWidth) {
       Part outs[kRowsInFlight], douts[kRowsInFlight];
 #pragma unroll
       for (int i = 0; i < kRowsInFlight; ++i) {
@@ -206,8 +208,10 @@ __global__ void convert_pass(const __grid_constant__ ConvertArguments args) {
 }  // namespace
 
 void launch_delta(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
-  const bool chunks = rows_in_chunks(arguments, arguments[TensorName::out], arguments[TensorName::dout],
-                                     arguments[TensorName::dq_accum]);
+  const int cols = static_cast<int>(program.problem.value_dim());
+  const bool chunks =
+      cols % 8 == 0 && rows_in_chunks(arguments, arguments[TensorName::out], arguments[TensorName::dout],
+                                      arguments[TensorName::dq_accum]);
   if (program.tile.block_m > kMostDeltaRows)
     throw std::logic_error("the delta pass has no room for its tile");
   float* const dsinks = arguments.score_mods.dsinks;
@@ -220,8 +224,8 @@ void launch_delta(const TileProgram& program, const KernelArguments& arguments, 
                         : chunks ? delta_pass<Element, true, false>
                                  : delta_pass<Element, false, false>;
     launch_grid(kernel, program, {kElementwiseThreads, 0}, stream, arguments, program.tile.block_m,
-                lanes_of_row(arguments.head_dim, chunks ? Chunk<Element>::kSize : 1),
-                program.dq_start == DqStart::cleared ? 0 : program.dq_flags);
+                lanes_of_row(cols, chunks ? Chunk<Element>::kSize : 1),
+                program.dq_start == DqStart::cleared ? 0 : program.dq_flags, cols);
   });
 }
 

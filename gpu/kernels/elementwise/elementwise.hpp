@@ -23,7 +23,7 @@ void launch_delta(const TileProgram&, const KernelArguments&, CUstream_st*);
 /// How it loads O and dO: a warp's lanes take 16 bytes each, a power of two of them a row.
 inline std::vector<Boxes> delta_boxes(const AttentionProblem& problem) {
   constexpr int kLaneBytes = 16;
-  const int row_bytes = static_cast<int>(problem.head_dim * element_bytes(problem.dtype));
+  const int row_bytes = static_cast<int>(problem.value_dim() * element_bytes(problem.dtype));
   if (row_bytes % kLaneBytes != 0 || row_bytes % kSectorBytes == 0) return {};
   const int rows = 32 / lanes_of_row(row_bytes, kLaneBytes);
   const auto piece = [&](TensorName tensor) {

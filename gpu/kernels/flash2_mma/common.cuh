@@ -32,6 +32,15 @@ __device__ __forceinline__ GlobalRows head_rows(const KernelArguments& args, Ten
   return {tensor.head<std::uint16_t>(batch, head), tensor.row_stride, length, args.head_dim};
 }
 
+/// The same of V, O or one of their gradients.
+template <typename Arguments>
+__device__ __forceinline__ GlobalRows value_rows(const Arguments& args, TensorName name, int batch, int head,
+                                                 int length) {
+  GlobalRows rows = head_rows(args, name, batch, head, length);
+  rows.cols = value_columns(args);
+  return rows;
+}
+
 /// The rows of a head that a CTA streams: all, or where tiles are cut, those in slices that it sees something
 /// of.
 template <Features kFeatures>
@@ -317,7 +326,8 @@ __device__ __forceinline__ void multiply_probs(WarpAccumulator<kMBlocks, kDBlock
 }
 
 /// Rounds a warp's share of an output tile into shared memory, for coalesced stores.
-template <ElementType kType, int kMBlocks, int kNBlocks, int kCols>
+/// @tparam kStep  from one of its columns of blocks to the next
+template <ElementType kType, int kStep = 1, int kMBlocks, int kNBlocks, int kCols>
 __device__ __forceinline__ void stage_output(SharedTile<kCols> tile,
                                              const WarpAccumulator<kMBlocks, kNBlocks>& acc, int row_block,
                                              int col_block, int lane) {
@@ -326,7 +336,7 @@ __device__ __forceinline__ void stage_output(SharedTile<kCols> tile,
 #pragma unroll
     for (int j = 0; j < 2 * kNBlocks; ++j) {
       const Accumulator& a = acc.tile[i][j];
-      tile.store(lane, row_block + i, 2 * col_block + j, pack<kType>(a.x[0], a.x[1]),
+      tile.store(lane, row_block + i, 2 * (col_block + kStep * (j / 2)) + j % 2, pack<kType>(a.x[0], a.x[1]),
                  pack<kType>(a.x[2], a.x[3]));
     }
   }

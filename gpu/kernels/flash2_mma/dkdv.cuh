@@ -21,24 +21,27 @@
 
 namespace tilescope::sm80 {
 
-template <int kHeadDim>
+template <int kHeadDim, Features kFeatures>
 struct DefaultDkdv {
-  static constexpr MmaDkdvShape shape = mma_dkdv_shape(kHeadDim);
+  static constexpr MmaDkdvShape shape =
+      kFeatures == Features::values ? mma_values_dkdv_shape() : mma_dkdv_shape(kHeadDim);
 };
 
 /// One kv tile of one key/value head: walks the q tiles of every query head of the group. kFused: also
 /// reduces dQ (unscaled) into dq_accum.
 /// @param work_of  tells what the CTA owns; called where the machine code of a pass of its own wants it
 template <ElementType kType, int kHeadDim, bool kFused, Features kFeatures, typename Choice, typename WorkOf>
-__device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf work_of) {
+__device__ __forceinline__ void dkdv_cta(const ArgumentsOf<kFeatures>& args, WorkOf work_of) {
   constexpr MmaDkdvShape kShape = Choice::shape;
   constexpr bool kDropout = has_dropout(kFeatures);
   constexpr RowAccess kAccess = row_access(kFeatures);
   constexpr TileShape kTile = kShape.tile;
   constexpr int kThreads = kShape.threads();
-  constexpr int kQueryBlocks = kShape.warp_queries() / 16;           // of a warp's S^T
-  constexpr int kColBlocks = kHeadDim / kShape.warps_m() / 16;       // of a warp's dK and dV
-  constexpr int kDqColBlocks = kHeadDim / kShape.dq_warps_d() / 16;  // of a warp's dQ
+  constexpr int kValueDim = kShape.values(kHeadDim);
+  constexpr int kQueryBlocks = kShape.warp_queries() / 16;  // of a warp's S^T
+  using Columns = WarpColumns<kHeadDim, kShape.warps_m()>;  // of dK
+  using ValueColumns = WarpColumns<kValueDim, kShape.warps_m()>;
+  using DqColumns = WarpColumns<kHeadDim, kShape.dq_warps_d()>;
   using Shared = DkdvSharedMemory<kHeadDim, kShape>;
   constexpr int kStages = Shared::layout().stages;
 
@@ -78,12 +81,12 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
   };
   const auto load_q = [&](const Step& step, int stage) {
     const int first_query = walk.tile(walked_by(step)) * kTile.block_m;
-    const auto rows_of = [&](TensorName name) {
-      return streamed_rows<kFeatures>(head_rows(args, name, batch, step.head, args.band.seqlen_q), seen);
-    };
-    load_tile<kAccess, kTile.block_m, kThreads>(shared.q(stage), rows_of(TensorName::q), first_query, thread);
-    load_tile<kAccess, kTile.block_m, kThreads>(shared.dout(stage), rows_of(TensorName::dout), first_query,
-                                                thread);
+    const auto q_rows = head_rows(args, TensorName::q, batch, step.head, args.band.seqlen_q);
+    const auto dout_rows = value_rows(args, TensorName::dout, batch, step.head, args.band.seqlen_q);
+    load_tile<kAccess, kTile.block_m, kThreads>(shared.q(stage), streamed_rows<kFeatures>(q_rows, seen),
+                                                first_query, thread);
+    load_tile<kAccess, kTile.block_m, kThreads>(shared.dout(stage), streamed_rows<kFeatures>(dout_rows, seen),
+                                                first_query, thread);
     const auto is_seen = [&](int query) {
       return !cuts_tiles(kFeatures) || (seen.begin <= query && query < seen.end);
     };
@@ -112,7 +115,8 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     commit_copies();
   };
 
-  WarpAccumulator<2, kColBlocks> dk, dv;
+  WarpAccumulator<2, Columns::kBlocks> dk;
+  WarpAccumulator<2, ValueColumns::kBlocks> dv;
   dk.clear();
   dv.clear();
   const float scale = product_scale<kFeatures>(args);
@@ -122,7 +126,7 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     load_tile<kAccess, kTile.block_n, kThreads>(
         shared.k(), head_rows(args, TensorName::k, batch, kv_head, band().seqlen_k), first_key, thread);
     load_tile<kAccess, kTile.block_n, kThreads>(
-        shared.v(), head_rows(args, TensorName::v, batch, kv_head, band().seqlen_k), first_key, thread);
+        shared.v(), value_rows(args, TensorName::v, batch, kv_head, band().seqlen_k), first_key, thread);
     load_q(next, 0);
   }
 
@@ -171,7 +175,7 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     // dP^T = V dO^T, with P^T = exp2(S^T - LSE) between its steps
     const std::uint32_t lane_rows = 4 * (kShape.warp_queries() * warp_m + 2 * (lane & 3));
     constexpr int kProbTiles = 4 * kQueryBlocks;
-    constexpr int kDepthSteps = kHeadDim / 16;
+    constexpr int kDepthSteps = kValueDim / 16;
     const auto exponentiate = [&](int k) {
       constexpr int kTilesAStep = ceil_div(kProbTiles, kDepthSteps);
 #pragma unroll
@@ -189,9 +193,9 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     WarpAccumulator<2, kQueryBlocks> ds;
     ds.clear();
     on_computed<kFeatures>(full, own_blocks, [&](const auto& those) {
-      multiply_abt<kType, kHeadDim>(
-          ds, LdmatrixByColumns<kHeadDim>(shared.v(), lane).at(2 * warp_n, 0),
-          LdmatrixByRows<kHeadDim>(shared.dout(stage), lane).at(kQueryBlocks * warp_m, 0), exponentiate,
+      multiply_abt<kType, kValueDim>(
+          ds, LdmatrixByColumns<kValueDim>(shared.v(), lane).at(2 * warp_n, 0),
+          LdmatrixByRows<kValueDim>(shared.dout(stage), lane).at(kQueryBlocks * warp_m, 0), exponentiate,
           those);
     });
 
@@ -208,8 +212,10 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     }
 
     // dV += P^T dO and dK += dS^T Q over the warp's own queries, before the others' are there
-    const auto dout_view = LdmatrixByColumns<kHeadDim>(shared.dout(stage), lane).at(0, kColBlocks * warp_m);
-    const auto q_view = LdmatrixByColumns<kHeadDim>(shared.q(stage), lane).at(0, kColBlocks * warp_m);
+    const auto dout_view = EveryFew<ValueColumns::kStep, kValueDim>{{shared.dout(stage), lane}}.at(
+        0, ValueColumns::first(warp_m));
+    const auto q_view =
+        EveryFew<Columns::kStep, kHeadDim>{{shared.q(stage), lane}}.at(0, Columns::first(warp_m));
     on_computed<kFeatures>(full, own_blocks, [&](const auto& those) {
 #pragma unroll
       for (int k = 0; k < kQueryBlocks; ++k) {
@@ -225,9 +231,9 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
 
     // dQ of this tile = dS K: 32 queries and a slice of the columns a warp. It leaves in slices between the
     // products below, which hide the time that its reductions take.
-    WarpAccumulator<2, kFused ? kDqColBlocks : 1> dq;
+    WarpAccumulator<2, kFused ? DqColumns::kBlocks : 1> dq;
     const int dq_query = first_query + 32 * (warp / kShape.dq_warps_d());
-    const int dq_col = 16 * kDqColBlocks * (warp % kShape.dq_warps_d());
+    const int dq_col = 16 * DqColumns::first(warp % kShape.dq_warps_d());
     SomeBlocks<2> dq_blocks{};
     if constexpr (kFused && cuts_tiles(kFeatures)) {
       if (!full()) dq_blocks = finer.template keys_of_rows<2>(band(), dq_query).in_tile(first_key);
@@ -238,12 +244,13 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     const bool in_quads = kAccess == RowAccess::chunks || rows_in_quads(args[TensorName::dq_accum]);
     const bool whole_dq =
         in_quads && first_query + kTile.block_m <= args.band.seqlen_q && args.head_dim == kHeadDim;
-    float* const dq_rows = args[TensorName::dq_accum].head<float>(batch, step.head) +
-                           (dq_query + (lane >> 2)) * args[TensorName::dq_accum].row_stride + dq_col;
+    const DeviceTensor& dq_accum = args[TensorName::dq_accum];
+    float* const dq_rows =
+        dq_accum.head<float>(batch, step.head) + (dq_query + (lane >> 2)) * dq_accum.row_stride + dq_col;
     if constexpr (kFused) {
       const auto left_view =
           LdmatrixByRows<kTile.block_m>(shared.dscores(), lane).at(0, (dq_query - first_query) / 16);
-      const auto k_view = LdmatrixByColumns<kHeadDim>(shared.k(), lane).at(0, dq_col / 16);
+      const auto k_view = EveryFew<DqColumns::kStep, kHeadDim>{{shared.k(), lane}}.at(0, dq_col / 16);
       dq.clear();
       on_computed<kFeatures>(full, dq_blocks, [&](const auto& those) {
 #pragma unroll
@@ -254,16 +261,16 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
         }
       });
       if (!whole_dq) {
-        reduce_edge(dq, dq_rows, args[TensorName::dq_accum].row_stride,
-                    args.band.seqlen_q - dq_query - (lane >> 2), args.head_dim - dq_col, lane, in_quads,
-                    is_reduced);
+        reduce_edge<DqColumns::kStep>(dq, dq_rows, args[TensorName::dq_accum].row_stride,
+                                      args.band.seqlen_q - dq_query - (lane >> 2), args.head_dim - dq_col,
+                                      lane, in_quads, is_reduced);
       }
     }
     constexpr int kSlices = 2 * kQueryBlocks * (kShape.warps_m() - 1);
     const auto reduce_slice = [&](int slice) {
       if constexpr (kFused) {
         if (!whole_dq) return;
-        constexpr int kReductions = 4 * kDqColBlocks;  // of 4 columns a lane
+        constexpr int kReductions = 4 * DqColumns::kBlocks;  // of 4 columns a lane
         constexpr int kPerSlice = ceil_div(kReductions, kSlices);
         float* const rows = dq_rows + gathered_column(lane);
 #pragma unroll
@@ -271,7 +278,9 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
           const int i = r % 2, half = r / 2 % 2, j = r / 4;
           if (!is_reduced(i)) continue;
           const float4 values = gather_columns(dq.tile[i][2 * j], dq.tile[i][2 * j + 1], half, lane);
-          reduce_add(rows + (16 * i + 8 * half) * args[TensorName::dq_accum].row_stride + 16 * j, values);
+          reduce_add(
+              rows + (16 * i + 8 * half) * args[TensorName::dq_accum].row_stride + 16 * DqColumns::kStep * j,
+              values);
         }
       }
     };
@@ -303,32 +312,35 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     }
     if (entry.open()) {
       const int keys = args.band.seqlen_k - warp_key;
-      const int cols = args.head_dim - 16 * kColBlocks * warp_m;
-      entry.add(&DeviceTileState::accum, inside_sum(dk, keys, cols, lane) + inside_sum(dv, keys, cols, lane));
+      static_assert(!logs_tiles(kFeatures) || Columns::kStep == 1);
+      const int cols = args.head_dim - 16 * Columns::first(warp_m);
+      const int value_cols = value_columns(args) - 16 * ValueColumns::first(warp_m);
+      entry.add(&DeviceTileState::accum,
+                inside_sum(dk, keys, cols, lane) + inside_sum(dv, keys, value_cols, lane));
     }
     if constexpr (kStages > 1) stage ^= 1;
   }
 
-  finish_dkdv<kType, kShape, kAccess>(args, shared, batch, kv_head, first_key, warp_n, warp_m, lane, thread,
-                                      dk, dv);
+  finish_dkdv<kType, kShape, kAccess, Columns, ValueColumns>(args, shared, batch, kv_head, first_key, warp_n,
+                                                             warp_m, lane, thread, dk, dv);
 }
 
 /// Passes dkdvdq (kFused) and dkdv. CTA: as above. Grid: args.grid.
 template <ElementType kType, int kHeadDim, bool kFused, Features kFeatures,
-          typename Choice = DefaultDkdv<kHeadDim>>
+          typename Choice = DefaultDkdv<kHeadDim, kFeatures>>
 __global__ __launch_bounds__(Choice::shape.threads(), MmaDkdvShape::ctas_per_sm) void flash2_mma_dkdv(
-    const __grid_constant__ KernelArguments args) {
+    const __grid_constant__ ArgumentsOf<kFeatures> args) {
   dkdv_cta<kType, kHeadDim, kFused, kFeatures, Choice>(args, [&] { return kv_work<int>(args); });
 }
 
 template <Features kFeatures>
 void launch_flash2_mma_dkdv(const TileProgram& program, LaunchShape shape, const KernelArguments& arguments,
                             CUstream_st* stream) {
-  dispatch_mma(program.problem, [&]<ElementType kType, int kHeadDim>() {
+  dispatch_mma<kFeatures>(program.problem, [&]<ElementType kType, int kHeadDim>() {
     const bool fused = program.name == PassName::dkdvdq;
-    launch_pass(fused ? flash2_mma_dkdv<kType, kHeadDim, true, kFeatures>
+    launch_grid(fused ? flash2_mma_dkdv<kType, kHeadDim, true, kFeatures>
                       : flash2_mma_dkdv<kType, kHeadDim, false, kFeatures>,
-                program, shape, arguments, stream);
+                program, shape, stream, arguments_of<kFeatures>(arguments, program.problem));
   });
 }
 

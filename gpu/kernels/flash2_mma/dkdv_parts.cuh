@@ -11,6 +11,8 @@ namespace tilescope::sm80 {
 /// The tiles of the pass in shared memory, and the addresses of its LSE and delta.
 template <int kHeadDim, MmaDkdvShape kShape>
 struct DkdvSharedMemory {
+  static constexpr int kValueDim = kShape.values(kHeadDim);
+
   TILESCOPE_HOST_DEVICE static constexpr MmaDkdvLayout layout() {
     constexpr MmaDkdvLayout kLayout = layout_on(kShape, kHeadDim, kComputeCapabilityMajor);
     static_assert(kLayout.end() <= max_shared_bytes(kComputeCapabilityMajor));
@@ -20,9 +22,9 @@ struct DkdvSharedMemory {
   std::uint32_t base;
 
   __device__ SharedTile<kHeadDim> k() const { return {base + layout().k()}; }
-  __device__ SharedTile<kHeadDim> v() const { return {base + layout().v()}; }
+  __device__ SharedTile<kValueDim> v() const { return {base + layout().v()}; }
   __device__ SharedTile<kHeadDim> q(int stage) const { return {base + layout().q(stage)}; }
-  __device__ SharedTile<kHeadDim> dout(int stage) const { return {base + layout().dout(stage)}; }
+  __device__ SharedTile<kValueDim> dout(int stage) const { return {base + layout().dout(stage)}; }
   __device__ SharedTile<kShape.tile.block_m> probs() const { return {base + layout().probs()}; }
   __device__ SharedTile<kShape.tile.block_m> dscores() const { return {base + layout().dscores()}; }
   __device__ std::uint32_t lse(int stage) const { return base + layout().lse(stage); }
@@ -36,7 +38,8 @@ struct DkdvSharedMemory {
 /// @param in_pairs  whether each row begins at 8 bytes, and has an even number of columns
 /// @param target this lane's first row, the corner's column
 /// @param is_reduced  tells which of the two rows of blocks are
-template <int kColBlocks, typename IsReduced>
+/// @tparam kStep  from one of the warp's columns of blocks to the next
+template <int kStep, int kColBlocks, typename IsReduced>
 __device__ __forceinline__ void reduce_edge(const WarpAccumulator<2, kColBlocks>& dq, float* target,
                                             std::int64_t row_stride, int rows, int cols, int lane,
                                             bool in_pairs, IsReduced is_reduced) {
@@ -48,7 +51,7 @@ __device__ __forceinline__ void reduce_edge(const WarpAccumulator<2, kColBlocks>
       if (16 * i + 8 * half >= rows) continue;
 #pragma unroll
       for (int j = 0; j < 2 * kColBlocks; ++j) {
-        const int col = 8 * j + 2 * (lane & 3);
+        const int col = 16 * kStep * (j / 2) + 8 * (j % 2) + 2 * (lane & 3);
         float* const at = target + (16 * i + 8 * half) * row_stride + col;
         const float2 sums{dq.tile[i][j].x[2 * half], dq.tile[i][j].x[2 * half + 1]};
         if (col >= cols) continue;
@@ -147,20 +150,21 @@ __device__ __forceinline__ void make_dscores(
 }
 
 /// The scale of dK once, and both to memory through the room of K and V.
-template <ElementType kType, MmaDkdvShape kShape, RowAccess kAccess, int kColBlocks, typename Shared>
-__device__ __forceinline__ void finish_dkdv(const KernelArguments& args, const Shared& shared, int batch,
+template <ElementType kType, MmaDkdvShape kShape, RowAccess kAccess, typename Columns, typename ValueColumns,
+          typename Arguments, typename Shared>
+__device__ __forceinline__ void finish_dkdv(const Arguments& args, const Shared& shared, int batch,
                                             int kv_head, int first_key, int warp_n, int warp_m, int lane,
-                                            int thread, WarpAccumulator<2, kColBlocks>& dk,
-                                            const WarpAccumulator<2, kColBlocks>& dv) {
+                                            int thread, WarpAccumulator<2, Columns::kBlocks>& dk,
+                                            const WarpAccumulator<2, ValueColumns::kBlocks>& dv) {
   dk.scale(args.softmax_scale);
   __syncthreads();
-  stage_output<kType>(shared.k(), dk, 2 * warp_n, kColBlocks * warp_m, lane);
-  stage_output<kType>(shared.v(), dv, 2 * warp_n, kColBlocks * warp_m, lane);
+  stage_output<kType, Columns::kStep>(shared.k(), dk, 2 * warp_n, Columns::first(warp_m), lane);
+  stage_output<kType, ValueColumns::kStep>(shared.v(), dv, 2 * warp_n, ValueColumns::first(warp_m), lane);
   __syncthreads();
   store_tile<kAccess, kShape.tile.block_n, kShape.threads()>(
       shared.k(), head_rows(args, TensorName::dk, batch, kv_head, args.band.seqlen_k), first_key, thread);
   store_tile<kAccess, kShape.tile.block_n, kShape.threads()>(
-      shared.v(), head_rows(args, TensorName::dv, batch, kv_head, args.band.seqlen_k), first_key, thread);
+      shared.v(), value_rows(args, TensorName::dv, batch, kv_head, args.band.seqlen_k), first_key, thread);
 }
 
 }  // namespace tilescope::sm80

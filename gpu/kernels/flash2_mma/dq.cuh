@@ -11,15 +11,16 @@
 
 namespace tilescope::sm80 {
 
-template <int kHeadDim>
+template <int kHeadDim, Features kFeatures>
 struct DefaultDq {
-  static constexpr MmaDqShape shape = mma_dq_shape(kHeadDim);
+  static constexpr MmaDqShape shape =
+      kFeatures == Features::values ? mma_values_dq_shape() : mma_dq_shape(kHeadDim);
 };
 
 /// One q tile of one head.
 /// @param work_of  tells what the CTA owns
 template <ElementType kType, int kHeadDim, Features kFeatures, typename Choice, typename WorkOf>
-__device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_of) {
+__device__ __forceinline__ void dq_cta(const ArgumentsOf<kFeatures>& args, WorkOf work_of) {
   constexpr MmaDqShape kShape = Choice::shape;
   constexpr bool kDropout = has_dropout(kFeatures);
   constexpr RowAccess kAccess = row_access(kFeatures);
@@ -27,6 +28,7 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
   constexpr int kThreads = kShape.threads();
   constexpr int kMBlocks = kShape.warp_rows() / 16;
   constexpr int kNBlocks = kTile.block_n / 16;
+  constexpr int kValueDim = kShape.values(kHeadDim);
   constexpr int kDBlocks = kHeadDim / 16;
   constexpr MmaQueryLayout kLayout = layout_on(kShape, kHeadDim, kComputeCapabilityMajor);
   constexpr int kStages = kLayout.stages;
@@ -35,12 +37,14 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
   constexpr int kAhead = kStages > 1 ? kStages - 1 : 1;
   static_assert(kLayout.end() <= max_shared_bytes(kComputeCapabilityMajor));
   using Tile = SharedTile<kHeadDim>;
+  using ValueTile = SharedTile<kValueDim>;
 
   extern __shared__ __align__(1024) unsigned char shared[];
   const std::uint32_t base = shared_address(shared);
-  const Tile q_tile{base + kLayout.q()}, dout_tile{base + kLayout.dout()};
+  const Tile q_tile{base + kLayout.q()};
+  const ValueTile dout_tile{base + kLayout.dout()};
   const auto k_tile = [&](int stage) { return Tile{base + kLayout.k(stage)}; };
-  const auto v_tile = [&](int stage) { return Tile{base + kLayout.v(stage)}; };
+  const auto v_tile = [&](int stage) { return ValueTile{base + kLayout.v(stage)}; };
 
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
@@ -55,10 +59,10 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
   const FinerTiles<kFeatures> finer(args, kTile);
   const Interval seen = finer.keys_of_tile(band(), kTile, m_block);
   const auto computed = finer.template keys_of_rows<kMBlocks>(band(), warp_query);
-  const auto rows_of = [&](TensorName name) {
-    return streamed_rows<kFeatures>(head_rows(args, name, batch, work.kv_head, band().seqlen_k), seen);
-  };
-  const auto k_rows = rows_of(TensorName::k), v_rows = rows_of(TensorName::v);
+  const auto k_rows =
+      streamed_rows<kFeatures>(head_rows(args, TensorName::k, batch, work.kv_head, band().seqlen_k), seen);
+  const auto v_rows =
+      streamed_rows<kFeatures>(value_rows(args, TensorName::v, batch, work.kv_head, band().seqlen_k), seen);
   const auto load_kv = [&](int step) {
     const int first_key = walk.tile(step) * kTile.block_n;
     load_tile<kAccess, kTile.block_n, kThreads>(k_tile(step % kStages), k_rows, first_key, thread);
@@ -75,7 +79,7 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
     load_tile<kAccess, kTile.block_m, kThreads>(
         q_tile, head_rows(args, TensorName::q, batch, head, args.band.seqlen_q), first_query, thread);
     load_tile<kAccess, kTile.block_m, kThreads>(
-        dout_tile, head_rows(args, TensorName::dout, batch, head, args.band.seqlen_q), first_query, thread);
+        dout_tile, value_rows(args, TensorName::dout, batch, head, args.band.seqlen_q), first_query, thread);
     load_kv(0);
     for (int step = 1; step < kAhead; ++step) {
       if (step < walk.count()) {
@@ -97,7 +101,7 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
     }
   }
   const auto q_view = LdmatrixByColumns<kHeadDim>(q_tile, lane).at(warp * kMBlocks, 0);
-  const auto dout_view = LdmatrixByColumns<kHeadDim>(dout_tile, lane).at(warp * kMBlocks, 0);
+  const auto dout_view = LdmatrixByColumns<kValueDim>(dout_tile, lane).at(warp * kMBlocks, 0);
 
 #pragma unroll 1
   for (int step = 0; step < walk.count(); ++step) {
@@ -138,7 +142,7 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
     // dP = dO V^T, with P = exp2(S - LSE) between its steps
     constexpr int kProbTiles = kMBlocks * 2 * kNBlocks;
     const auto exponentiate = [&](int k) {
-      constexpr int kTilesAStep = ceil_div(kProbTiles, kDBlocks);
+      constexpr int kTilesAStep = ceil_div(kProbTiles, kValueDim / 16);
 #pragma unroll
       for (int t = k * kTilesAStep; t < min_of(kProbTiles, (k + 1) * kTilesAStep); ++t) {
         const int i = t / (2 * kNBlocks);
@@ -150,8 +154,8 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
     WarpAccumulator<kMBlocks, kNBlocks> ds;
     ds.clear();
     on_computed<kFeatures>(full, blocks, [&](const auto& those) {
-      multiply_abt<kType, kHeadDim>(ds, dout_view, LdmatrixByRows<kHeadDim>(v_tile(stage), lane),
-                                    exponentiate, those);
+      multiply_abt<kType, kValueDim>(ds, dout_view, LdmatrixByRows<kValueDim>(v_tile(stage), lane),
+                                     exponentiate, those);
     });
 
     // dS = P * (dP - delta)
@@ -241,17 +245,19 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
 }
 
 /// CTA: as above. Grid: args.grid.
-template <ElementType kType, int kHeadDim, Features kFeatures, typename Choice = DefaultDq<kHeadDim>>
+template <ElementType kType, int kHeadDim, Features kFeatures,
+          typename Choice = DefaultDq<kHeadDim, kFeatures>>
 __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm) void flash2_mma_dq(
-    const __grid_constant__ KernelArguments args) {
+    const __grid_constant__ ArgumentsOf<kFeatures> args) {
   dq_cta<kType, kHeadDim, kFeatures, Choice>(args, [&] { return query_work<int>(args); });
 }
 
 template <Features kFeatures>
 void launch_flash2_mma_dq(const TileProgram& program, LaunchShape shape, const KernelArguments& arguments,
                           CUstream_st* stream) {
-  dispatch_mma(program.problem, [&]<ElementType kType, int kHeadDim>() {
-    launch_pass(flash2_mma_dq<kType, kHeadDim, kFeatures>, program, shape, arguments, stream);
+  dispatch_mma<kFeatures>(program.problem, [&]<ElementType kType, int kHeadDim>() {
+    launch_grid(flash2_mma_dq<kType, kHeadDim, kFeatures>, program, shape, stream,
+                arguments_of<kFeatures>(arguments, program.problem));
   });
 }
 

@@ -19,14 +19,19 @@ constexpr std::int64_t kSmallestL2Bytes = 40 << 20;
 /// reads everything from DRAM once for each block.
 int heads_that_share_l2(const AttentionProblem& problem) {
   constexpr std::int64_t kSectionBytes = kSmallestL2Bytes / 5 * 3;
-  const std::int64_t head_bytes =
-      problem.head_dim * (problem.seqlen_q * (2 + 2 + 4) + problem.seqlen_k * (2 + 2));
+  const std::int64_t head_bytes = problem.head_dim * (problem.seqlen_q * (2 + 4) + problem.seqlen_k * 2) +
+                                  problem.value_dim() * 2 * (problem.seqlen_q + problem.seqlen_k);
   return static_cast<int>(
       std::clamp<std::int64_t>(kSectionBytes / head_bytes, 1, problem.batch * problem.heads));
 }
 
 /// Masks of runs and score modifiers: sm80::Features::varied.
 bool is_varied(const AttentionProblem& problem) { return problem.mask.any() || problem.score_mods.any(); }
+
+/// Whether the instances of kMmaValueDims run a pass that is not observed.
+bool takes_values(const TileProgram& program) {
+  return has_mma_values(program.problem) && program.diagonal_slices == 1 && !program.single_launch;
+}
 
 /// Whether the forward pass takes the tiles of fewer keys.
 bool narrows_tiles(const AttentionProblem& problem) { return problem.dropout > 0 || is_varied(problem); }
@@ -36,7 +41,7 @@ bool narrows_tiles(const AttentionProblem& problem) { return problem.dropout > 0
 int Flash2Mma::bit_reads(const TileProgram& program) {
   if (!is_varied(program.problem)) return 0;
   const bool shares_keys = program.name == PassName::dkdv || program.name == PassName::dkdvdq;
-  return shares_keys ? mma_dkdv_shape(mma_head_dim(program.problem.head_dim)).warps_m() : 1;
+  return shares_keys ? mma_dkdv_shape(mma_dim(program.problem)).warps_m() : 1;
 }
 
 std::vector<Boxes> Flash2Mma::boxes(const TileProgram& program) {
@@ -80,7 +85,7 @@ std::vector<BackwardOrder> Flash2Mma::backward_orders() {
 }
 
 ProgramOptions Flash2Mma::default_options(const AttentionProblem& problem) {
-  const int dim = mma_head_dim(problem.head_dim);
+  const int dim = mma_dim(problem);
   ProgramOptions options;
   options.set_tile(Direction::forward, mma_forward_shape(dim, narrows_tiles(problem)).tile);
   options.set_tile(Direction::backward, mma_dkdv_shape(dim).tile);
@@ -102,8 +107,8 @@ std::optional<std::string> Flash2Mma::lack(const AttentionProblem& problem, cons
   const bool own_tile = forward.tile == mma_forward_shape(mma_head_dim(problem.head_dim)).tile &&
                         forward.launch == PassLaunch{};
   if (problem.dtype == ElementType::fp16 && problem.head_dim <= 128 && problem.head_dim % 8 == 0 &&
-      own_tile && !narrows_tiles(problem) && problem.key_lengths.empty() && problem.page_size == 0 &&
-      options.diagonal_slices == 1) {
+      problem.value_dim() == problem.head_dim && own_tile && !narrows_tiles(problem) &&
+      problem.key_lengths.empty() && problem.page_size == 0 && options.diagonal_slices == 1) {
     return std::nullopt;
   }
   return "normalises at each step in fp16, up to head_dim 128, on its own tiles and without anything beside "
@@ -112,14 +117,14 @@ std::optional<std::string> Flash2Mma::lack(const AttentionProblem& problem, cons
 
 std::vector<PassChoice> Flash2Mma::pass_choices(const AttentionProblem& problem, PassName pass) {
   if (narrows_tiles(problem) || problem.head_dim % 8 != 0 || !problem.key_lengths.empty() ||
-      problem.page_size > 0) {
+      problem.page_size > 0 || problem.value_dim() != problem.head_dim) {
     return {{default_options(problem)[pass].tile}};
   }
   std::vector<PassChoice> all;
   const auto take = [&all](const auto& choices) {
     for (int i = 0; i < choices.count; ++i) all.push_back({choices.shapes[i].tile, choices.launch(i)});
   };
-  const int dim = mma_head_dim(problem.head_dim);
+  const int dim = mma_dim(problem);
   if (pass == PassName::forward) take(mma_forward_choices(dim));
   if (pass == PassName::dkdv || pass == PassName::dkdvdq) take(mma_dkdv_choices(dim));
   if (pass == PassName::dq) take(mma_dq_choices(dim));
@@ -135,8 +140,9 @@ std::vector<TileShape> Flash2Mma::tile_choices(const AttentionProblem& problem, 
   return tiles;
 }
 
-LaunchShape flash2_mma_launch_shape(const TileProgram& program, int compute_capability_major) {
-  const int dim = mma_head_dim(program.problem.head_dim);
+LaunchShape flash2_mma_launch_shape(const TileProgram& program, int compute_capability_major,
+                                    bool by_values) {
+  const int dim = by_values ? kMmaValueDims.head_dim : mma_dim(program.problem);
   const auto launch_shape = [&](const auto& shape) -> LaunchShape {
     // Stages that were asked for are stated, so that a chip on which they do not fit is seen to lack them.
     const int stages =
@@ -152,6 +158,12 @@ LaunchShape flash2_mma_launch_shape(const TileProgram& program, int compute_capa
   const auto of_tile = [&](const auto& choices) {
     return launch_shape(choices.shapes[std::max(0, choices.find(program.tile, program.launch))]);
   };
+  if (by_values) {
+    if (program.name == PassName::forward) return launch_shape(mma_values_forward_shape());
+    if (program.name == PassName::dq) return launch_shape(mma_values_dq_shape());
+    if (program.phases.empty()) return {kElementwiseThreads, 0};
+    return launch_shape(mma_values_dkdv_shape());
+  }
   switch (program.name) {
     case PassName::forward:
       return narrows_tiles(program.problem) ? launch_shape(mma_forward_shape(dim, true))
@@ -174,11 +186,12 @@ LaunchShape flash2_mma_launch_shape(const TileProgram& program, int compute_capa
 }
 
 LaunchShape Flash2Mma::launch_shape(const TileProgram& program, const Chip& chip) {
-  return flash2_mma_launch_shape(program, chip.compute_capability / 10);
+  return flash2_mma_launch_shape(program, chip.compute_capability / 10, takes_values(program));
 }
 
 WarpWork Flash2Mma::warp_work(const TileProgram& program) {
-  const int dim = mma_head_dim(program.problem.head_dim);
+  const bool by_values = takes_values(program);
+  const int dim = by_values ? kMmaValueDims.head_dim : mma_dim(program.problem);
   const auto chosen = [&program](const auto& choices) {
     return choices.shapes[std::max(0, choices.find(program.tile, program.launch))];
   };
@@ -190,20 +203,25 @@ WarpWork Flash2Mma::warp_work(const TileProgram& program) {
     return work;
   };
   if (program.name == PassName::forward) {
+    if (by_values) return of_rows(mma_values_forward_shape(), 1);
     return of_rows(
         narrows_tiles(program.problem) ? mma_forward_shape(dim, true) : chosen(mma_forward_choices(dim)), 1);
   }
   if (program.name == PassName::dq) {
+    if (by_values) return of_rows(mma_values_dq_shape(), 2);
     return of_rows(program.single_launch ? mma_single_launch_dq_shape(dim) : chosen(mma_dq_choices(dim)), 2);
   }
-  const MmaDkdvShape shape = program.single_launch ? mma_dkdv_shape(dim) : chosen(mma_dkdv_choices(dim));
+  const MmaDkdvShape shape = by_values               ? mma_values_dkdv_shape()
+                             : program.single_launch ? mma_dkdv_shape(dim)
+                                                     : chosen(mma_dkdv_choices(dim));
   if (shape.tile != program.tile) return {};
   constexpr int kRows = 32, kScoreBytes = 2;
   const ProductPart scores{kRows, shape.warp_queries()}, sums{kRows, dim / shape.warps_m()};
+  const ProductPart value_sums{kRows, shape.values(dim) / shape.warps_m()};
   WarpWork work{.warps = shape.warps,
                 .waits = 3,  // for Q and dO, for P and dS, and until all are done with them
                 .exchanged_bytes = 2 * kScoreBytes * shape.tile.block_m * shape.tile.block_n,
-                .products = {scores, scores, sums, sums}};
+                .products = {scores, scores, value_sums, sums}};
   if (program.name == PassName::dkdvdq) work.products.push_back({kRows, dim / shape.dq_warps_d()});
   return work;
 }

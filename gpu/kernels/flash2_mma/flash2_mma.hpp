@@ -22,7 +22,8 @@ struct Flash2Mma {
   static constexpr bool on_ranks = true;
   static constexpr FeatureSet kFeatures{Feature::fp16,         Feature::bf16,          Feature::causal,
                                         Feature::window,       Feature::grouped_heads, Feature::dropout,
-                                        Feature::signed_scale, Feature::key_padding,   Feature::bnhd_rows};
+                                        Feature::signed_scale, Feature::key_padding,   Feature::bnhd_rows,
+                                        Feature::value_dim};
   static constexpr FeatureSet kVaried{Feature::mask_rules, Feature::softcap, Feature::alibi,
                                       Feature::learned_sink, Feature::log_bias};
   static constexpr Capabilities can{.forward = kFeatures | kVaried | FeatureSet{Feature::paged_keys},
@@ -32,7 +33,7 @@ struct Flash2Mma {
   static constexpr int smallest_part = 16;  // rows of a product's fragments
   static constexpr FeatureSet lacks_in_parts = kVaried | FeatureSet{Feature::dropout};
   /// What it can do with keys and values that lie one after the other alone.
-  static constexpr FeatureSet kLacksInPages = kVaried | FeatureSet{Feature::dropout};
+  static constexpr FeatureSet kLacksInPages = kVaried | FeatureSet{Feature::dropout, Feature::value_dim};
   static std::vector<BackwardOrder> backward_orders();
   static std::vector<Variant> variants() { return {Variant::own, Variant::normalised}; }
   /// Why it does not read a problem's pages, or has not the variant.
@@ -54,6 +55,7 @@ struct Flash2Mma {
 };
 
 /// The threads and shared memory of a pass on a device of that compute capability.
-LaunchShape flash2_mma_launch_shape(const TileProgram& program, int compute_capability_major);
+/// @param by_values  whether the instances of kMmaValueDims run it
+LaunchShape flash2_mma_launch_shape(const TileProgram& program, int compute_capability_major, bool by_values);
 
 }  // namespace tilescope

@@ -99,14 +99,16 @@ __device__ __forceinline__ void log_rows(const TileLogEntry& entry, const Softma
 /// The shape that the registry row states.
 template <int kHeadDim, Features kFeatures>
 struct DefaultForward {
-  static constexpr MmaForwardShape shape = mma_forward_shape(kHeadDim, has_dropout(kFeatures));
+  static constexpr MmaForwardShape shape = kFeatures == Features::values
+                                               ? mma_values_forward_shape()
+                                               : mma_forward_shape(kHeadDim, has_dropout(kFeatures));
 };
 
 /// CTA: one q tile of one head. Grid: args.grid.
 template <ElementType kType, int kHeadDim, Features kFeatures,
           typename Choice = DefaultForward<kHeadDim, kFeatures>>
 __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm) void flash2_mma_forward(
-    const __grid_constant__ KernelArguments args) {
+    const __grid_constant__ ArgumentsOf<kFeatures> args) {
   constexpr MmaForwardShape kShape = Choice::shape;
   constexpr bool kDropout = has_dropout(kFeatures), kNormalised = requires {
     typename Choice::NormalisesEachStep;
@@ -116,7 +118,8 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   constexpr int kThreads = kShape.threads();
   constexpr int kMBlocks = kShape.warp_rows() / 16;
   constexpr int kNBlocks = kTile.block_n / 16;
-  constexpr int kDBlocks = kHeadDim / 16;
+  constexpr int kValueDim = kShape.values(kHeadDim);
+  constexpr int kDBlocks = kValueDim / 16;
   constexpr MmaQueryLayout kLayout = layout_on(kShape, kHeadDim, kComputeCapabilityMajor);
   constexpr int kStages = kLayout.stages;
   // Tiles whose copies are under way while one is computed. Each is a group of copies, empty beyond the last
@@ -124,12 +127,13 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   constexpr int kAhead = kStages > 1 ? kStages - 1 : 1;
   static_assert(kLayout.end() <= max_shared_bytes(kComputeCapabilityMajor));
   using Tile = SharedTile<kHeadDim>;
+  using ValueTile = SharedTile<kValueDim>;
 
   extern __shared__ __align__(1024) unsigned char shared[];
   const std::uint32_t base = shared_address(shared);
   const Tile q_tile{base + kLayout.q()};
   const auto k_tile = [&](int stage) { return Tile{base + kLayout.k(stage)}; };
-  const auto v_tile = [&](int stage) { return Tile{base + kLayout.v(stage)}; };
+  const auto v_tile = [&](int stage) { return ValueTile{base + kLayout.v(stage)}; };
 
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
@@ -145,10 +149,10 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   const Interval seen = finer.keys_of_tile(band(), kTile, m_block);
   const auto computed =
       finer.template keys_of_rows<kMBlocks>(band(), first_query + warp * kShape.warp_rows());
-  const auto rows_of = [&](TensorName name) {
-    return streamed_rows<kFeatures>(head_rows(args, name, batch, work.kv_head, band().seqlen_k), seen);
-  };
-  const auto k_rows = rows_of(TensorName::k), v_rows = rows_of(TensorName::v);
+  const auto k_rows =
+      streamed_rows<kFeatures>(head_rows(args, TensorName::k, batch, work.kv_head, band().seqlen_k), seen);
+  const auto v_rows =
+      streamed_rows<kFeatures>(value_rows(args, TensorName::v, batch, work.kv_head, band().seqlen_k), seen);
   [[maybe_unused]] const auto pages = pages_ahead<kFeatures, kTile.block_n>(args, batch);
   [[maybe_unused]] const auto copy_pages = [&](int step) {
     if (step < walk.count()) pages.copy(step, walk.tile(step) * kTile.block_n, thread);
@@ -254,14 +258,14 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
     if (entry.open()) entry.add(&DeviceTileState::probs, block_sum(s, rounded<kType>));
 
     // O += P V
-    const LdmatrixByColumns<kHeadDim> v_view(v_tile(stage), lane);
+    const LdmatrixByColumns<kValueDim> v_view(v_tile(stage), lane);
     on_computed<kFeatures>(full, blocks,
                            [&](const auto& those) { multiply_probs<kType>(out, s, v_view, those); });
     if constexpr (kStages == 1) {
       __syncthreads();
       if (step + 1 < walk.count()) load_kv(step + 1);
     }
-    if (entry.open()) log_rows(entry, rows, out, args.band.seqlen_q - warp_query, args.head_dim, lane);
+    if (entry.open()) log_rows(entry, rows, out, args.band.seqlen_q - warp_query, value_columns(args), lane);
   }
 
   // finish: normalise once
@@ -278,14 +282,15 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   stage_output<kType>(q_tile, out, warp * kMBlocks, 0, lane);
   __syncthreads();
   store_tile<kAccess, kTile.block_m, kThreads>(
-      q_tile, head_rows(args, TensorName::out, batch, head, args.band.seqlen_q), first_query, thread);
+      q_tile, value_rows(args, TensorName::out, batch, head, args.band.seqlen_q), first_query, thread);
 }
 
 template <Features kFeatures>
 void launch_flash2_mma_forward(const TileProgram& program, LaunchShape shape,
                                const KernelArguments& arguments, CUstream_st* stream) {
-  dispatch_mma(program.problem, [&]<ElementType kType, int kHeadDim>() {
-    launch_pass(flash2_mma_forward<kType, kHeadDim, kFeatures>, program, shape, arguments, stream);
+  dispatch_mma<kFeatures>(program.problem, [&]<ElementType kType, int kHeadDim>() {
+    launch_grid(flash2_mma_forward<kType, kHeadDim, kFeatures>, program, shape, stream,
+                arguments_of<kFeatures>(arguments, program.problem));
   });
 }
 

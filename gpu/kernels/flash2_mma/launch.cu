@@ -16,7 +16,14 @@ sm80::Features needed_features(const TileProgram& program, const KernelArguments
   if (arguments.kv_pages.entries) {
     return arguments.log.states ? sm80::Features::paged_observed : sm80::Features::paged;
   }
-  const bool general = arguments.log.states || arguments.key_lengths || !sm80::operands_in_chunks(arguments);
+  const AttentionProblem& problem = program.problem;
+  const bool other_values = problem.value_dim() != problem.head_dim;
+  const bool by_rows = arguments.log.states || arguments.key_lengths || !sm80::operands_in_chunks(arguments);
+  if (other_values && !by_rows && has_mma_values(problem) && program.diagonal_slices == 1 &&
+      !program.single_launch) {
+    return sm80::Features::values;
+  }
+  const bool general = by_rows || other_values;
   if (program.diagonal_slices > 1) {
     return general ? sm80::Features::general_sliced : sm80::Features::sliced;
   }
@@ -43,6 +50,7 @@ Launch launch_of(PassName pass, sm80::Features features) {
   if (features == plain) return launch_of<plain>(pass);
   if (features == dropout) return launch_of<dropout>(pass);
   if (features == varied) return launch_of<varied>(pass);
+  if (features == values) return launch_of<values>(pass);
   if (features == paged) return sm80::launch_flash2_mma_forward<paged>;
   if (features == paged_observed) return sm80::launch_flash2_mma_forward<paged_observed>;
   return features == general ? sm80::launch_flash2_mma_forward<general> : launch_of<all>(pass);
@@ -50,7 +58,7 @@ Launch launch_of(PassName pass, sm80::Features features) {
 
 /// Which of the pass's shapes the program's tile is.
 int choice_of(const TileProgram& program) {
-  const int dim = mma_head_dim(program.problem.head_dim);
+  const int dim = mma_dim(program.problem);
   if (program.problem.dropout > 0 || program.bit_reads > 0) return 0;
   if (program.name == PassName::forward) return mma_forward_choices(dim).find(program.tile, program.launch);
   if (program.name == PassName::dq) return mma_dq_choices(dim).find(program.tile, program.launch);
@@ -86,7 +94,7 @@ void Flash2Mma::launch(const TileProgram& program, const KernelArguments& argume
                      "the single-launch order is compiled for the kernel's own tiles alone");
     }
     if (program.name == PassName::dq) return;  // the dkdv pass before took it along
-    const LaunchShape shape = flash2_mma_launch_shape(program, compute_capability_major());
+    const LaunchShape shape = flash2_mma_launch_shape(program, compute_capability_major(), false);
     return features == sm80::Features::plain ? sm80::launch_flash2_mma_single_launch<sm80::Features::plain>(
                                                    program, shape, arguments, stream)
                                              : sm80::launch_flash2_mma_single_launch<sm80::Features::all>(
@@ -103,7 +111,9 @@ void Flash2Mma::launch(const TileProgram& program, const KernelArguments& argume
   const Launch launch = program.variant == Variant::normalised ? normalised_launch()
                         : tuned                                ? tuned_launch_of(program.name)
                                                                : launch_of(program.name, features);
-  launch(program, flash2_mma_launch_shape(program, compute_capability_major()), arguments, stream);
+  launch(program,
+         flash2_mma_launch_shape(program, compute_capability_major(), features == sm80::Features::values),
+         arguments, stream);
 }
 
 }  // namespace tilescope

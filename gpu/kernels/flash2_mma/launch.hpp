@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
+#include "gpu/kernels/flash2_mma/shapes.hpp"
 #include "gpu/registry/gpu_kernel.hpp"
 
 namespace tilescope::sm80 {
@@ -13,7 +15,8 @@ namespace tilescope::sm80 {
 /// padding and log the tiles that they visit; the others stay free of the registers and branches that this
 /// costs. So do those that cut tiles finer where the mask does. `varied` is general, with what few problems
 /// have: masks of runs and score modifiers. `paged`, forward alone, finds K and V in pages and knows padding;
-/// `paged_observed` also logs its tiles.
+/// `paged_observed` also logs its tiles. `values` is plain, for kMmaValueDims alone; values of whatever other
+/// columns than keys go by the general ones.
 enum class Features : std::uint8_t {
   plain,
   dropout,
@@ -23,7 +26,8 @@ enum class Features : std::uint8_t {
   general_sliced,
   varied,
   paged,
-  paged_observed
+  paged_observed,
+  values
 };
 constexpr bool is_varied(Features f) { return f == Features::varied; }
 constexpr bool is_paged(Features f) { return f == Features::paged || f == Features::paged_observed; }
@@ -36,6 +40,34 @@ constexpr bool is_general(Features f) {
 }
 constexpr bool knows_padding(Features f) { return is_general(f) || is_paged(f); }
 constexpr bool logs_tiles(Features f) { return is_general(f) || f == Features::paged_observed; }
+
+/// What general instances are launched with: V, O and their gradients may have columns of their own number.
+struct ValueArguments : KernelArguments {
+  int value_dim = 1;
+};
+template <Features kFeatures, bool kHasValues = is_general(kFeatures) || kFeatures == Features::values>
+struct LaunchedWith {
+  using Arguments = KernelArguments;
+};
+template <Features kFeatures>
+struct LaunchedWith<kFeatures, true> {
+  using Arguments = ValueArguments;
+};
+template <Features kFeatures>
+using ArgumentsOf = typename LaunchedWith<kFeatures>::Arguments;
+
+template <Features kFeatures>
+ArgumentsOf<kFeatures> arguments_of(const KernelArguments& common, const AttentionProblem& problem) {
+  if constexpr (std::is_same_v<ArgumentsOf<kFeatures>, ValueArguments>) {
+    return {common, static_cast<int>(problem.value_dim())};
+  } else {
+    return common;
+  }
+}
+
+/// Columns of V, O and their gradients.
+TILESCOPE_HOST_DEVICE inline int value_columns(const KernelArguments& args) { return args.head_dim; }
+TILESCOPE_HOST_DEVICE inline int value_columns(const ValueArguments& args) { return args.value_dim; }
 
 template <Features kFeatures>
 void launch_flash2_mma_forward(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
@@ -58,12 +90,18 @@ inline bool operands_in_chunks(const KernelArguments& args) {
 }
 
 /// Calls body.template operator()<element type, compiled head dimension>().
-template <typename Body>
+/// @tparam kFeatures  of the instance: `values` has one head dimension
+template <Features kFeatures = Features::plain, typename Body>
 void dispatch_mma(const AttentionProblem& problem, Body&& body) {
   const auto by_dim = [&]<ElementType kType>() {
-    if (problem.head_dim <= 64) return body.template operator()<kType, 64>();
-    if (problem.head_dim <= 128) return body.template operator()<kType, 128>();
-    return body.template operator()<kType, 256>();
+    if constexpr (kFeatures == Features::values) {
+      return body.template operator()<kType, kMmaValueDims.head_dim>();
+    } else {
+      const std::int64_t dim = mma_dim(problem);
+      if (dim <= 64) return body.template operator()<kType, 64>();
+      if (dim <= 128) return body.template operator()<kType, 128>();
+      return body.template operator()<kType, 256>();
+    }
   };
   if (problem.dtype == ElementType::fp16) return by_dim.template operator()<ElementType::fp16>();
   return by_dim.template operator()<ElementType::bf16>();

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cpu_ref/kernels/chip.hpp"
+#include "cpu_ref/schedule/problem.hpp"
 #include "cpu_ref/schedule/tile_schedule.hpp"
 
 namespace tilescope {
@@ -21,22 +22,48 @@ constexpr int mma_head_dim(std::int64_t head_dim) {
   }
   return 256;
 }
+/// The compiled one that holds keys and values, where those have columns of their own number.
+inline int mma_dim(const AttentionProblem& problem) {
+  return mma_head_dim(max_of(problem.head_dim, problem.value_dim()));
+}
+
+/// Columns of Q and K, and of V and O.
+struct MmaDims {
+  int head_dim, value_dim;
+};
+/// The pair that plain instances of their own are compiled for (DeepSeek-V3's prefill); problems that are
+/// smaller in both run padded up to it. Of 192 + 128 columns 256 + 256 would compute 8/5.
+inline constexpr MmaDims kMmaValueDims{192, 128};
+
+/// Whether a problem takes the instances of kMmaValueDims, unless it is observed or its rows lie askew. Their
+/// tiles are those of head_dim 256, which serve then.
+inline bool has_mma_values(const AttentionProblem& problem) {
+  const auto columns = [](std::int64_t dim, int compiled) { return dim <= compiled && dim % 8 == 0; };
+  return problem.value_dim() != problem.head_dim && problem.head_dim > 128 &&
+         columns(problem.head_dim, kMmaValueDims.head_dim) &&
+         columns(problem.value_dim(), kMmaValueDims.value_dim) && problem.dropout == 0 &&
+         problem.key_lengths.empty() && !problem.mask.any() && !problem.score_mods.any();
+}
 
 /// Shared memory of a pass that keeps `owned` tiles of block_m rows (Q; or Q and dO) and streams K and V
 /// through `stages`. Offsets in bytes; a layout's end is its size.
 struct MmaQueryLayout {
   TileShape tile;
   int head_dim = 0, owned = 1, stages = 1;
+  int value_dim = head_dim;
 
   constexpr int q() const { return 0; }
-  constexpr int dout() const { return owned_bytes(); }
-  constexpr int k(int stage) const { return owned * owned_bytes() + stage * 2 * kv_bytes(); }
-  constexpr int v(int stage) const { return k(stage) + kv_bytes(); }
+  constexpr int dout() const { return owned_bytes(head_dim); }
+  constexpr int k(int stage) const {
+    return owned_end() + stage * (kv_bytes(head_dim) + kv_bytes(value_dim));
+  }
+  constexpr int v(int stage) const { return k(stage) + kv_bytes(head_dim); }
   constexpr int end() const { return k(stages); }
 
  private:
-  constexpr int owned_bytes() const { return 2 * tile.block_m * head_dim; }
-  constexpr int kv_bytes() const { return 2 * tile.block_n * head_dim; }
+  constexpr int owned_bytes(int columns) const { return 2 * tile.block_m * columns; }
+  constexpr int owned_end() const { return owned_bytes(head_dim) + (owned - 1) * owned_bytes(value_dim); }
+  constexpr int kv_bytes(int columns) const { return 2 * tile.block_n * columns; }
 };
 
 /// Shared memory of the dkdv pass: K, V; `stages` of Q and dO; P^T and dS^T, whose rows are keys; `stages` of
@@ -44,11 +71,14 @@ struct MmaQueryLayout {
 struct MmaDkdvLayout {
   TileShape tile;
   int head_dim = 0, stages = 1;
+  int value_dim = head_dim;
 
   constexpr int k() const { return 0; }
-  constexpr int v() const { return kv_bytes(); }
-  constexpr int q(int stage) const { return 2 * kv_bytes() + stage * 2 * q_bytes(); }
-  constexpr int dout(int stage) const { return q(stage) + q_bytes(); }
+  constexpr int v() const { return kv_bytes(head_dim); }
+  constexpr int q(int stage) const {
+    return v() + kv_bytes(value_dim) + stage * (q_bytes(head_dim) + q_bytes(value_dim));
+  }
+  constexpr int dout(int stage) const { return q(stage) + q_bytes(head_dim); }
   constexpr int probs() const { return q(stages); }
   constexpr int dscores() const { return probs() + score_bytes(); }
   constexpr int lse(int stage) const { return dscores() + score_bytes() + stage * 2 * row_value_bytes(); }
@@ -56,8 +86,8 @@ struct MmaDkdvLayout {
   constexpr int end() const { return lse(stages); }
 
  private:
-  constexpr int kv_bytes() const { return 2 * tile.block_n * head_dim; }
-  constexpr int q_bytes() const { return 2 * tile.block_m * head_dim; }
+  constexpr int kv_bytes(int columns) const { return 2 * tile.block_n * columns; }
+  constexpr int q_bytes(int columns) const { return 2 * tile.block_m * columns; }
   constexpr int score_bytes() const { return 2 * tile.block_m * tile.block_n; }
   constexpr int row_value_bytes() const { return 4 * tile.block_m; }
 };
@@ -69,11 +99,13 @@ struct MmaForwardShape {
   int warps = 0;
   int ctas_per_sm = 0;  // bounds the registers a thread may take
   int stages = 0;       // of K and V; 0: two where they fit, else one
+  int value_dim = 0;    // columns of V and O; 0: head_dim
 
   constexpr int threads() const { return 32 * warps; }
   constexpr int warp_rows() const { return tile.block_m / warps; }
+  constexpr int values(int head_dim) const { return value_dim > 0 ? value_dim : head_dim; }
   constexpr MmaQueryLayout layout(int head_dim, int in_stages) const {
-    return {tile, head_dim, 1, in_stages};
+    return {tile, head_dim, 1, in_stages, values(head_dim)};
   }
 };
 
@@ -90,6 +122,9 @@ constexpr MmaForwardShape mma_forward_shape(int head_dim, bool narrow = false) {
   // 256: O would take 256 registers at 32 rows a warp, so 16 rows and 8 warps.
   return {{128, 64}, 8, 1};
 }
+/// Of kMmaValueDims: O takes 128 registers at 32 rows a warp, as at head_dim 128. Two CTAs of 88 KiB share an
+/// SM, so that each's copies, of one stage, hide behind the other's products.
+constexpr MmaForwardShape mma_values_forward_shape() { return {{128, 64}, 4, 2, 1, kMmaValueDims.value_dim}; }
 
 /// The dkdv pass, and dkdvdq with dQ reduced in passing. Scores are computed transposed: a group of
 /// warps_m() warps owns 32 keys, each warp of it some of the queries of S^T and some of the columns of dK
@@ -98,6 +133,7 @@ struct MmaDkdvShape {
   TileShape tile;
   int warps = 0;
   int stages = 0;                        // of Q and dO, at most two; 0: two where they fit, else one
+  int value_dim = 0;                     // columns of V and dO; 0: head_dim
   static constexpr int ctas_per_sm = 1;  // dK, dV and scores take the registers of an SM
 
   constexpr int threads() const { return 32 * warps; }
@@ -108,7 +144,10 @@ struct MmaDkdvShape {
   constexpr int dq_warps_m() const { return tile.block_m / 32; }
   constexpr int dq_warps_d() const { return warps / dq_warps_m(); }
 
-  constexpr MmaDkdvLayout layout(int head_dim, int in_stages) const { return {tile, head_dim, in_stages}; }
+  constexpr int values(int head_dim) const { return value_dim > 0 ? value_dim : head_dim; }
+  constexpr MmaDkdvLayout layout(int head_dim, int in_stages) const {
+    return {tile, head_dim, in_stages, values(head_dim)};
+  }
 };
 
 /// dK and dV of a tile stay in registers: block_n x head_dim x 2 fp32 values of the SM's 65536.
@@ -120,18 +159,22 @@ constexpr MmaDkdvShape mma_dkdv_shape(int head_dim) {
   // 256: the same half at block_n 64; K, V and two stages of Q, dO fill 200 KiB.
   return {{64, 64}, 8};
 }
+/// Of kMmaValueDims: the same tile, for 5/8 of the registers.
+constexpr MmaDkdvShape mma_values_dkdv_shape() { return {{64, 64}, 8, 0, kMmaValueDims.value_dim}; }
 
 /// The dq pass: as the forward pass, with dO beside Q and dQ in O's place.
 struct MmaDqShape {
   TileShape tile;
   int warps = 0;
   int ctas_per_sm = 0;
-  int stages = 0;  // of K and V; 0: two where they fit, else one
+  int stages = 0;     // of K and V; 0: two where they fit, else one
+  int value_dim = 0;  // columns of V and dO; 0: head_dim
 
   constexpr int threads() const { return 32 * warps; }
   constexpr int warp_rows() const { return tile.block_m / warps; }
+  constexpr int values(int head_dim) const { return value_dim > 0 ? value_dim : head_dim; }
   constexpr MmaQueryLayout layout(int head_dim, int in_stages) const {
-    return {tile, head_dim, 2, in_stages};
+    return {tile, head_dim, 2, in_stages, values(head_dim)};
   }
 };
 
@@ -143,6 +186,8 @@ constexpr MmaDqShape mma_dq_shape(int head_dim) {
   // 256: 16 rows a warp, dQ 128 registers, S and dP 16 each.
   return {{128, 32}, 8, 1};
 }
+/// Of kMmaValueDims: the same tile, with dQ of 96 registers.
+constexpr MmaDqShape mma_values_dq_shape() { return {{128, 32}, 8, 1, 0, kMmaValueDims.value_dim}; }
 
 /// The same tiles in a CTA that has computed dK and dV before, and has as many warps as that takes.
 constexpr MmaDqShape mma_single_launch_dq_shape(int head_dim) {

@@ -22,12 +22,12 @@ struct JoinedDq {
 /// CTA: kv tile work.first_block of one key/value head, then q tile work.first_block of every query head of
 /// the group; either may lie beyond its end. Grid: args.grid, with as many blocks as the axis that has more.
 template <ElementType kType, int kHeadDim, Features kFeatures>
-__global__ __launch_bounds__(mma_dkdv_shape(kHeadDim).threads(),
-                             1) void flash2_mma_single_launch(const __grid_constant__ KernelArguments args) {
+__global__ __launch_bounds__(mma_dkdv_shape(kHeadDim).threads(), 1) void flash2_mma_single_launch(
+    const __grid_constant__ ArgumentsOf<kFeatures> args) {
   using DqChoice = JoinedDq<kHeadDim>;
   const CtaWork work = kv_work<int>(args);
   if (work.first_block * mma_dkdv_shape(kHeadDim).tile.block_n < args.band.seqlen_k) {
-    dkdv_cta<kType, kHeadDim, false, kFeatures, DefaultDkdv<kHeadDim>>(args, [&] { return work; });
+    dkdv_cta<kType, kHeadDim, false, kFeatures, DefaultDkdv<kHeadDim, kFeatures>>(args, [&] { return work; });
   }
   if (work.first_block * DqChoice::shape.tile.block_m >= args.band.seqlen_q) return;
 #pragma unroll 1
@@ -49,9 +49,9 @@ void launch_flash2_mma_single_launch(const TileProgram& program, LaunchShape sha
     constexpr TileShape kQueries = mma_single_launch_dq_shape(kHeadDim).tile;
     TileProgram both = program;
     both.grid.num_blocks = max_of(program.grid.num_blocks, num_m_blocks(arguments.band, kQueries));
-    KernelArguments with_grid = arguments;
+    ArgumentsOf<kFeatures> with_grid = arguments_of<kFeatures>(arguments, program.problem);
     with_grid.grid = both.grid;
-    launch_pass(flash2_mma_single_launch<kType, kHeadDim, kFeatures>, both, shape, with_grid, stream);
+    launch_grid(flash2_mma_single_launch<kType, kHeadDim, kFeatures>, both, shape, stream, with_grid);
   });
 }
 

@@ -182,8 +182,8 @@ int flash3_forward_swizzle(const AttentionProblem& problem, TileShape tile) {
   if (!problem.masked()) return 1;
   const std::int64_t pairs = std::max<std::int64_t>(problem.visible_pairs(), 1);
   const std::int64_t heads = problem.batch * problem.heads;
-  return flash3_swizzled_heads(static_cast<int>(problem.head_dim), problem.seqlen_k, heads,
-                               problem.group_size(),
+  const int mean_dim = static_cast<int>((problem.head_dim + problem.value_dim()) / 2);
+  return flash3_swizzled_heads(mean_dim, problem.seqlen_k, heads, problem.group_size(),
                                flash3_least_heads(most_seen(problem).keys * tile.block_m, pairs, heads));
 }
 
@@ -223,7 +223,7 @@ Flash3ForwardWay choose_forward(const AttentionProblem& problem) {
   // Of the time of others that splits are to take, since steps of lone tiles are shorter than those of many.
   constexpr double kShareOfSplits = 0.92;
   constexpr int kMostSplits = 16;
-  if (is_fp8(problem.dtype)) return {};
+  if (is_fp8(problem.dtype) || flash3_has_values(problem)) return {};
   const int head_dim = static_cast<int>(problem.head_dim);
   Flash3ForwardWay best;
   double first = end_of_forward(problem, best);

@@ -13,12 +13,11 @@ namespace {
 
 /// Of the height that has the tile; the whole one where none has.
 Flash3ForwardShape forward_shape(const AttentionProblem& problem, TileShape tile) {
-  const int head_dim = static_cast<int>(problem.head_dim);
   for (const Flash3Height height : {Flash3Height::low, Flash3Height::half}) {
-    const Flash3ForwardShape shape = flash3_forward_shape(head_dim, height);
+    const Flash3ForwardShape shape = flash3_forward_shape(problem, height);
     if (tile == shape.tile) return shape;
   }
-  return flash3_forward_shape(head_dim);
+  return flash3_forward_shape(problem);
 }
 
 Flash3BackwardShape backward_shape(const TileProgram& program) {
@@ -52,10 +51,9 @@ bool Flash3::short_rows(const AttentionProblem& problem) {
 ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
   ProgramOptions options;
   const Flash3ForwardWay forward = flash3_forward_way(problem);
-  options.set_tile(Direction::forward,
-                   is_fp8(problem.dtype)
-                       ? fp8_shape(problem, Fp8Sums::two_level).tile
-                       : flash3_forward_shape(static_cast<int>(problem.head_dim), forward.height).tile);
+  options.set_tile(Direction::forward, is_fp8(problem.dtype)
+                                           ? fp8_shape(problem, Fp8Sums::two_level).tile
+                                           : flash3_forward_shape(problem, forward.height).tile);
   if (forward.splits > 1) options.splits = {SplitPolicy::Kind::number, forward.splits};
   options.pack_gqa = forward.packed;
   const Flash3BackwardWay backward = flash3_backward_way(problem);
@@ -80,7 +78,7 @@ std::vector<TileShape> Flash3::tile_choices(const AttentionProblem& problem, Pas
   if (pass != PassName::forward || is_fp8(problem.dtype)) return {tile};
   std::vector<TileShape> tiles{tile};
   for (const Flash3Height height : {Flash3Height::whole, Flash3Height::half, Flash3Height::low}) {
-    const TileShape other = flash3_forward_shape(static_cast<int>(problem.head_dim), height).tile;
+    const TileShape other = flash3_forward_shape(problem, height).tile;
     if (std::find(tiles.begin(), tiles.end(), other) == tiles.end()) tiles.push_back(other);
   }
   return tiles;
@@ -106,8 +104,8 @@ std::vector<Boxes> Flash3::boxes(const TileProgram& program) {
   }
   if (program.name == PassName::forward) {
     const Flash3ForwardShape shape = forward_shape(program.problem, program.tile);
-    std::vector<Boxes> all{boxes(q, shape.q_tile(), kEvictFirst), boxes(k, shape.kv_tile()),
-                           boxes(v, shape.kv_tile())};
+    std::vector<Boxes> all{boxes(q, shape.q_tile(), kEvictFirst), boxes(k, shape.k_tile()),
+                           boxes(v, shape.v_tile())};
     if (shape.output == Flash3Output::staged) all.push_back(stored(out, shape.out_tile()));
     return all;
   }
@@ -129,9 +127,14 @@ std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const P
   if (options.variant != Variant::own) {
     const TileShape whole = flash3_forward_shape(kFlash3VariantHeadDim).tile;
     if (problem.dtype != ElementType::fp16 || problem.head_dim > kFlash3VariantHeadDim ||
-        problem.head_dim <= 112 || options[PassName::forward].tile != whole) {
+        problem.head_dim <= 112 || flash3_has_values(problem) || options[PassName::forward].tile != whole) {
       return "has its variants in fp16 at head_dim 120 and 128 alone, with tiles of 128 x 128";
     }
+  }
+  if (flash3_has_values(problem) && (is_fp8(problem.dtype) || splits || !flash3_has_values_shape(problem))) {
+    return "has values of other columns than keys in 16 bits without split keys, where head_dim is 136 to "
+           "192 "
+           "and head_dim_v 72 to 128";
   }
   if (is_fp8(problem.dtype) && (splits || options.pack_gqa)) {
     return "splits keys and packs heads of 16-bit types alone";

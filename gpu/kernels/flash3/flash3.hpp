@@ -27,7 +27,7 @@ struct Flash3 {
   /// of 16.
   static constexpr Capabilities can{
       .forward = kFeatures | FeatureSet{Feature::fp8e4m3, Feature::fp8e5m2, Feature::descales,
-                                        Feature::split_keys, Feature::packed_heads},
+                                        Feature::split_keys, Feature::packed_heads, Feature::value_dim},
       .backward = kFeatures | FeatureSet{Feature::query_splits},
       .head_dims = kFlash3HeadDims,
       .row_bytes_multiple = 16};

@@ -106,14 +106,15 @@ void launch_fp8_forward(const TileProgram& program, const KernelArguments& argum
 /// Calls body.template operator()<type, compiled head dimension>().
 template <typename Body>
 void dispatch(const AttentionProblem& problem, Body&& body) {
+  const std::int64_t dim = problem.head_dim;
   const auto by_dim = [&]<WgmmaType kType>() {
-    if (problem.head_dim <= 64) return body.template operator()<kType, 64>();
-    if (problem.head_dim <= 80) return body.template operator()<kType, 80>();
-    if (problem.head_dim <= 96) return body.template operator()<kType, 96>();
-    if (problem.head_dim <= 112) return body.template operator()<kType, 112>();
-    if (problem.head_dim <= 128) return body.template operator()<kType, 128>();
-    if (problem.head_dim <= 160) return body.template operator()<kType, 160>();
-    if (problem.head_dim <= 192) return body.template operator()<kType, 192>();
+    if (dim <= 64) return body.template operator()<kType, 64>();
+    if (dim <= 80) return body.template operator()<kType, 80>();
+    if (dim <= 96) return body.template operator()<kType, 96>();
+    if (dim <= 112) return body.template operator()<kType, 112>();
+    if (dim <= 128) return body.template operator()<kType, 128>();
+    if (dim <= 160) return body.template operator()<kType, 160>();
+    if (dim <= 192) return body.template operator()<kType, 192>();
     return body.template operator()<kType, 256>();
   };
   if (problem.dtype == ElementType::fp16) return by_dim.template operator()<WgmmaType::fp16>();
@@ -142,6 +143,9 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
         if (persistent) return launch_backward<kType, Persistent>(program, arguments, stream);
       }
       return launch_backward<kType, Flash3BackwardChoice<kBackwardDim>>(program, arguments, stream);
+    }
+    if (flash3_has_values_shape(program.problem)) {
+      return launch_forward<kType, Flash3ValuesChoice>(program, arguments, stream);
     }
     if (program.tile.block_m == 64) {
       constexpr int kLowDim = flash3_forward_shape(kHeadDim, Flash3Height::low).head_dim;

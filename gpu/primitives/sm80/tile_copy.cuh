@@ -34,29 +34,41 @@ struct GlobalRowsFrom : GlobalRows {
 /// elements; `elements` takes any row, at the speed of single loads; `either` looks which they are.
 enum class RowAccess : std::uint8_t { chunks, elements, either };
 
+/// Of a row's 16-byte chunks those that threads share out at once: as many as divide the threads, the first
+/// time all where they do.
+constexpr int chunks_at_once(int chunks, int threads) {
+  int at_once = chunks;
+  while (threads % at_once != 0) --at_once;
+  return at_once;
+}
+
 /// Starts copying the kRows x kCols tile whose first row is `first_row`: each thread takes one 16-byte chunk
 /// of every kRowStep-th row. Beyond the rows and columns of the source the tile is zero. The caller commits
 /// and waits.
 /// @tparam Source  GlobalRows or GlobalRowsFrom
-template <RowAccess kAccess, int kRows, int kThreads, int kCols, typename Source>
+/// @tparam kFirstChunk  of a row, from which on chunks are copied
+template <RowAccess kAccess, int kRows, int kThreads, int kFirstChunk = 0, int kCols, typename Source>
 __device__ __forceinline__ void load_tile(SharedTile<kCols> tile, const Source& source, int first_row,
                                           int thread) {
   if constexpr (kAccess == RowAccess::either) {
     if (source.in_chunks()) {
-      load_tile<RowAccess::chunks, kRows, kThreads>(tile, source, first_row, thread);
+      load_tile<RowAccess::chunks, kRows, kThreads, kFirstChunk>(tile, source, first_row, thread);
     } else {
-      load_tile<RowAccess::elements, kRows, kThreads>(tile, source, first_row, thread);
+      load_tile<RowAccess::elements, kRows, kThreads, kFirstChunk>(tile, source, first_row, thread);
     }
     return;
   }
-  constexpr int kChunks = SharedTile<kCols>::kChunks;
+  constexpr int kChunks = chunks_at_once(SharedTile<kCols>::kChunks - kFirstChunk, kThreads);
   constexpr int kRowStep = kThreads / kChunks;
-  static_assert(kThreads % kChunks == 0 && kRows % kRowStep == 0);
+  static_assert(kRows % kRowStep == 0);
+  if constexpr (kFirstChunk + kChunks < SharedTile<kCols>::kChunks) {
+    load_tile<kAccess, kRows, kThreads, kFirstChunk + kChunks>(tile, source, first_row, thread);
+  }
   // Hidden from the optimiser, which would carry this thread's place in registers through the caller's loop,
   // where they are dearer than the few instructions that find it again.
   asm volatile("" : "+r"(thread));
   const int row = thread / kChunks;
-  const int chunk = thread % kChunks;
+  const int chunk = kFirstChunk + thread % kChunks;
   const int rows = chunk * 8 < source.cols ? source.rows - first_row - row : 0;
   const auto has = [&](int i) {
     if constexpr (std::is_same_v<Source, GlobalRowsFrom>)
@@ -88,19 +100,22 @@ __device__ __forceinline__ void load_tile(SharedTile<kCols> tile, const Source& 
 }
 
 /// Writes the existing part of a kRows x kCols tile to rows from `first_row` on.
-template <RowAccess kAccess, int kRows, int kThreads, int kCols>
+template <RowAccess kAccess, int kRows, int kThreads, int kFirstChunk = 0, int kCols>
 __device__ __forceinline__ void store_tile(SharedTile<kCols> tile, const GlobalRows& destination,
                                            int first_row, int thread) {
   if constexpr (kAccess == RowAccess::either) {
     if (destination.in_chunks()) {
-      store_tile<RowAccess::chunks, kRows, kThreads>(tile, destination, first_row, thread);
+      store_tile<RowAccess::chunks, kRows, kThreads, kFirstChunk>(tile, destination, first_row, thread);
     } else {
-      store_tile<RowAccess::elements, kRows, kThreads>(tile, destination, first_row, thread);
+      store_tile<RowAccess::elements, kRows, kThreads, kFirstChunk>(tile, destination, first_row, thread);
     }
     return;
   }
-  constexpr int kChunks = SharedTile<kCols>::kChunks;
-  const int chunk = thread % kChunks;
+  constexpr int kChunks = chunks_at_once(SharedTile<kCols>::kChunks - kFirstChunk, kThreads);
+  if constexpr (kFirstChunk + kChunks < SharedTile<kCols>::kChunks) {
+    store_tile<kAccess, kRows, kThreads, kFirstChunk + kChunks>(tile, destination, first_row, thread);
+  }
+  const int chunk = kFirstChunk + thread % kChunks;
   if (chunk * 8 >= destination.cols) return;
   const int rows = min(kRows, destination.rows - first_row);
 #pragma unroll 4

@@ -31,6 +31,31 @@ struct WarpAccumulator {
   }
 };
 
+/// Which blocks of 16 columns each of kWarps has that share kCols: neighbours, or, where those would straddle
+/// the groups of 64 columns of a SharedTile, every kWarps-th.
+template <int kCols, int kWarps>
+struct WarpColumns {
+  static constexpr int kBlocks = kCols / kWarps / 16;
+  static constexpr int kStep = (kBlocks & (kBlocks - 1)) == 0 ? 1 : kWarps;
+  static_assert(kBlocks * kWarps * 16 == kCols && (kStep == 1 || kStep % 4 == 0));
+
+  /// A warp's first block.
+  __device__ static constexpr int first(int warp) { return kStep == 1 ? kBlocks * warp : warp; }
+};
+
+/// A view of which every kStep-th column of blocks is taken.
+template <int kStep, int kCols>
+struct EveryFew {
+  LdmatrixByColumns<kCols> view;
+
+  __device__ __forceinline__ EveryFew at(int row_block, int col_block) const {
+    return {view.at(row_block, col_block)};
+  }
+  __device__ __forceinline__ Fragment load_transposed(int row_block, int block) const {
+    return view.load_transposed(row_block, kStep * block);
+  }
+};
+
 /// Which 16 x 16 blocks of a block of scores a warp computes: all.
 struct AllBlocks {
   __device__ static constexpr bool has(int, int) { return true; }
@@ -77,11 +102,12 @@ __device__ __forceinline__ void step_abt(WarpAccumulator<kMBlocks, kNBlocks>& ac
 }
 
 /// acc += a * b for one depth step of 16: block row k of b, whose columns are acc's columns.
+/// @param b  LdmatrixByColumns, or EveryFew of them
 /// @param blocks  of a, whose column k is taken
-template <ElementType kType, int kMBlocks, int kNBlocks, int kCols, typename Blocks = AllBlocks>
+template <ElementType kType, int kMBlocks, int kNBlocks, typename View, typename Blocks = AllBlocks>
 __device__ __forceinline__ void step_ab(WarpAccumulator<kMBlocks, kNBlocks>& acc,
-                                        const Fragment (&a)[kMBlocks], const LdmatrixByColumns<kCols>& b,
-                                        int k, const Blocks& blocks = {}) {
+                                        const Fragment (&a)[kMBlocks], const View& b, int k,
+                                        const Blocks& blocks = {}) {
   if (!blocks.has_column(k)) return;
 #pragma unroll
   for (int j = 0; j < kNBlocks; ++j) {

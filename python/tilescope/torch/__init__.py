@@ -40,8 +40,6 @@ def _require_problem(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *call: A
     key = (q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype, *call)
     if key in _accepted:
         return
-    if v.shape[-1:] != k.shape[-1:]:
-        raise bad_input("v", f"a tensor of shape {tuple(v.shape)}", "must have the columns of k: operators know no others")
     for name, tensor in (("k", k), ("v", v)):
         if tensor.dtype != q.dtype:
             raise bad_input(name, f"a tensor of {tensor.dtype}", f"must hold {q.dtype} like q; pools of pages may be of float8_e4m3fn")
@@ -80,7 +78,7 @@ def attention(
     descale_k: Any = None,
     descale_v: Any = None,
 ) -> Any:
-    """Softmax attention of q (B, H, Nq, D) over k and v (B, Hkv, Nk, D), with gradients.
+    """Softmax attention of q (B, H, Nq, D) over k (B, Hkv, Nk, D) and v (B, Hkv, Nk, Dv), with gradients.
 
     Arguments as of `tilescope.attention`; masks are aligned bottom-right. Without `seed`, dropout draws one from torch's
     CPU generator. Without `backward`, the fused order, or where torch.use_deterministic_algorithms asks for it one that

@@ -156,5 +156,7 @@ def context_parallel_attention(
         raise bad_input("k", f"{k.shape[2]} rows", f"must have as many as q: {q.shape[2]}")
     if q.shape[2] % 2:
         raise bad_input("q", f"{q.shape[2]} rows", "must be even: two chunks of the sequence")
+    if v.shape[-1] != k.shape[-1]:
+        raise bad_input("v", f"{v.shape[-1]} columns", f"must have as many as k on several devices: {k.shape[-1]}")
     _require_problem(q, k, v, "bhnd", causal, (-1, -1), scale, 0.0)
     return _ZigzagRing.apply(q, k, v, Options.of(q, causal=causal, scale=scale, kernel=kernel), group)

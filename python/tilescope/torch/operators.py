@@ -76,24 +76,24 @@ DETERMINISTIC = "deterministic"
 
 
 @functools.lru_cache(MOST_WAYS)
-def _problem(shape_q: Any, shape_k: Any, dtype: torch.dtype, options: Options) -> Any:
+def _problem(shape_q: Any, shape_v: Any, dtype: torch.dtype, options: Options) -> Any:
     batch, heads, seqlen_q, head_dim = shape_q
     return _native.Problem(
-        batch, heads, shape_k[1], seqlen_q, shape_k[2], head_dim, _TYPES[dtype], options.causal,
-        (options.window_left, options.window_right), options.scale, options.dropout, 0,
+        batch, heads, shape_v[1], seqlen_q, shape_v[2], head_dim, _TYPES[dtype], options.causal,
+        (options.window_left, options.window_right), options.scale, options.dropout, 0, head_dim_v=shape_v[3],
     )  # fmt: skip
 
 
 @functools.lru_cache(MOST_WAYS)
 def _use(
-    device: torch.device, shape_q: Any, shape_k: Any, dtype: torch.dtype, options: Options, backward: bool
+    device: torch.device, shape_q: Any, shape_v: Any, dtype: torch.dtype, options: Options, backward: bool
 ) -> Any:
     """The kernel that is asked for, or the fastest that computes this on the device. Chosen here and not by the caller,
     since a tracer would look into the choice."""
     major, minor = torch.cuda.get_device_capability(device) if device.type == "cuda" else (0, 0)
     tile = (options.block_m, options.block_n) if options.block_m else None
     return _native.choose_kernel(
-        _problem(shape_q, shape_k, dtype, options), options.kernel, tile, options.backward, 10 * major + minor, backward
+        _problem(shape_q, shape_v, dtype, options), options.kernel, tile, options.backward, 10 * major + minor, backward
     )
 
 
@@ -101,10 +101,16 @@ def _place(tensor: torch.Tensor) -> tuple[int, tuple[int, ...]]:
     return tensor.data_ptr(), tensor.stride() if tensor.dim() == 4 else (*tensor.stride(), 1)
 
 
-def _out_like(q: torch.Tensor) -> torch.Tensor:
-    """In the order of q's dimensions, with columns side by side."""
+def _out_like(q: torch.Tensor, columns: int) -> torch.Tensor:
+    """In the order of q's dimensions, with so many columns side by side."""
+    dtype = torch.bfloat16 if q.dtype.itemsize == 1 else q.dtype
+    if columns != q.shape[-1]:
+        if q.dim() == 4 and q.stride(-1) == 1 and q.stride(1) < q.stride(2):  # (B, N, H, D) in memory
+            batch, heads, rows, _ = q.shape
+            return q.new_empty((batch, rows, heads, columns), dtype=dtype).transpose(1, 2)
+        return q.new_empty((*q.shape[:-1], columns), dtype=dtype)
     order = torch.preserve_format if q.stride(-1) == 1 else torch.contiguous_format
-    return torch.empty_like(q, dtype=torch.bfloat16 if q.dtype.itemsize == 1 else q.dtype, memory_format=order)
+    return torch.empty_like(q, dtype=dtype, memory_format=order)
 
 
 def _lse_of(q: torch.Tensor, keep_lse: bool) -> torch.Tensor:
@@ -116,10 +122,10 @@ def _gradients_like(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 def _forward_on_cpu(q, k, v, seed, options, keep_lse):
-    out, lse = _out_like(q), _lse_of(q, keep_lse)
+    out, lse = _out_like(q, v.shape[-1]), _lse_of(q, keep_lse)
     _native.attention_forward(
-        _with_seed(_problem(q.shape, k.shape, q.dtype, options), seed),
-        _use(q.device, q.shape, k.shape, q.dtype, options, False),
+        _with_seed(_problem(q.shape, v.shape, q.dtype, options), seed),
+        _use(q.device, q.shape, v.shape, q.dtype, options, False),
         _place(q), _place(k), _place(v), _place(out), _place(lse) if keep_lse else _NOWHERE,
     )  # fmt: skip
     return out, lse
@@ -128,8 +134,8 @@ def _forward_on_cpu(q, k, v, seed, options, keep_lse):
 def _backward_on_cpu(dout, q, k, v, out, lse, seed, options):
     gradients = _gradients_like(q, k, v)
     _native.attention_backward(
-        _with_seed(_problem(q.shape, k.shape, q.dtype, options), seed),
-        _use(q.device, q.shape, k.shape, q.dtype, options, True),
+        _with_seed(_problem(q.shape, v.shape, q.dtype, options), seed),
+        _use(q.device, q.shape, v.shape, q.dtype, options, True),
         *(_place(tensor) for tensor in (dout, q, k, v, out, lse, *gradients)),
     )
     return gradients
@@ -167,10 +173,11 @@ class _Way(NamedTuple):
 
 @functools.lru_cache(MOST_WAYS)
 def _way(
-    device: torch.device, dtype: torch.dtype, shape_q: Any, shape_k: Any, stride_q: Any, strides: Any, options: Options,
+    device: torch.device, dtype: torch.dtype, shape_q: Any, shape_v: Any, stride_q: Any, strides: Any, options: Options,
     backward: bool,
 ) -> _Way:  # fmt: skip
-    shapes = {"k": shape_k, "v": shape_k}
+    shape_out = (*shape_q[:3], shape_v[3])
+    shapes = {"k": (*shape_v[:3], shape_q[3]), "v": shape_v, "out": shape_out, "dout": shape_out}
     names = _BACKWARD if backward else _FORWARD
     inputs = [
         torch.empty_strided(shapes.get(name, shape_q), of_input, dtype=dtype, device="meta")
@@ -183,17 +190,17 @@ def _way(
         outputs = _gradients_like(*inputs[1:4])
     else:
         given_q = torch.empty_strided(shape_q, stride_q, dtype=dtype, device="meta")  # which may have been copied
-        outputs = (_out_like(given_q), _lse_of(given_q, True))
+        outputs = (_out_like(given_q, shape_v[3]), _lse_of(given_q, True))
     given = [(name, tensor.stride()[:3]) for name, tensor in zip(names, (*inputs, *outputs))]
-    problem = _problem(shape_q, shape_k, dtype, options)
-    launch = _native.DeviceLaunch(problem, _use(device, shape_q, shape_k, dtype, options, backward), backward, given)
+    problem = _problem(shape_q, shape_v, dtype, options)
+    launch = _native.DeviceLaunch(problem, _use(device, shape_q, shape_v, dtype, options, backward), backward, given)
     workspaces = [torch.empty(s, dtype=_TYPES_OF_WORKSPACES[t], device="meta") for s, t in launch.workspaces()]
     return _Way(launch, [(tensor.shape, tensor.stride(), tensor.dtype) for tensor in (*outputs, *workspaces)])
 
 
 def _enqueue(
     q: torch.Tensor,
-    k: torch.Tensor,
+    v: torch.Tensor,
     inputs: Sequence[torch.Tensor],
     lse: torch.Tensor | None,
     seed: Any,
@@ -204,12 +211,12 @@ def _enqueue(
     device = q.device
     if device.index != torch._C._cuda_getDevice():
         with torch.cuda.device(device):
-            return _enqueue(q, k, inputs, lse, seed, options)
+            return _enqueue(q, v, inputs, lse, seed, options)
     strides = tuple([tensor.stride() for tensor in inputs])
-    way = _way(device, q.dtype, q.shape, k.shape, q.stride(), strides, options, lse is not None)
+    way = _way(device, q.dtype, q.shape, v.shape, q.stride(), strides, options, lse is not None)
     addresses = [tensor.data_ptr() for tensor in inputs]
     if way.launch is None or functools.reduce(operator.or_, addresses) % 16:
-        return _enqueue(q, k, [_fitting(tensor) for tensor in inputs], lse, seed, options)
+        return _enqueue(q, v, [_fitting(tensor) for tensor in inputs], lse, seed, options)
     if lse is not None:
         addresses.append(lse.data_ptr())
     made = [torch.empty_strided(*place, dtype=dtype, device=device) for *place, dtype in way.made]
@@ -239,14 +246,14 @@ def _forward(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """What lse holds that is not kept is undefined."""
     if q.is_cuda:  # where a kernel writes its LSE whether it is wanted or not
-        out, lse, *_ = _enqueue(q, k, (q, k, v), None, seed, options)
+        out, lse, *_ = _enqueue(q, v, (q, k, v), None, seed, options)
         return out, lse
     return _forward_on_cpu(q, k, v, seed, options, keep_lse)
 
 
 def _backward(dout, q, k, v, out, lse, seed, options):
     if q.is_cuda:
-        return _enqueue(q, k, (dout, q, k, v, out), lse.contiguous(), seed, options)[:3]
+        return _enqueue(q, v, (dout, q, k, v, out), lse.contiguous(), seed, options)[:3]
     return _backward_on_cpu(dout, q, k, v, out, lse, seed, options)
 
 
@@ -261,7 +268,7 @@ def _backward_operator(dout, q, k, v, out, lse, seed, *options):
 
 
 def _fake_forward(q, k, v, *options):
-    return _out_like(q), _lse_of(q, options[-1])
+    return _out_like(q, v.shape[-1]), _lse_of(q, options[-1])
 
 
 def _fake_backward(dout, q, k, v, *rest):

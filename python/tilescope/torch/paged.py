@@ -42,7 +42,7 @@ def paged_attention(
         q, k_pages, v_pages = (tensor.transpose(1, 2) for tensor in (q, k_pages, v_pages))
     if problem.head_dim_v != problem.head_dim:
         raise bad_input("v_pages", tuple(v_pages.shape), "must have the columns of k_pages: operators know no others")
-    out, lse = operators._out_like(q), operators._lse_of(q, True)
+    out, lse = operators._out_like(q, q.shape[-1]), operators._lse_of(q, True)
     tile = (options.block_m, options.block_n) if options.block_m else None
     if q.is_cuda:
         _launch(problem, table, q, k_pages, v_pages, out, lse, options.kernel, tile, given)

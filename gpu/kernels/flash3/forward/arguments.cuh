@@ -24,8 +24,8 @@ struct Flash3OutputRows {
 struct Flash3ForwardArguments {
   CUtensorMap q, k, v, out;   // head_panels(): boxes of 64, block_n, block_n and 16 rows
   Flash3OutputRows out_rows;  // the same tensor as `out`
-  int head_dim = 1;
-  float* lse = nullptr;  // (B, H, Nq), or the splits' one after the other; strides in elements
+  int out_cols = 1;           // of O
+  float* lse = nullptr;       // (B, H, Nq), or the splits' one after the other; strides in elements
   std::int64_t lse_batch_stride = 0, lse_head_stride = 0;
   SplitKeys splits;
   DeviceTensor out_parts;  // where keys are split, in place of `out`: fp32, one split after the other

@@ -27,9 +27,9 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
   using Walk::item, Walk::range, Walk::own_begin, Walk::own_end, Walk::kBlockN, Walk::kSplits, Walk::kSkips;
   using Walk::lane, Walk::first_query, Walk::release_q, Walk::release_k;
   using Walk::release_v, Walk::needs_mask, Walk::skip_k, Walk::skip_v, Walk::skip_tiles, Walk::look_at_item;
-  static constexpr int kHeadDim = kShape.head_dim;
+  static constexpr int kHeadDim = kShape.head_dim, kValueDim = kShape.values();
   static constexpr int kKeys = kSplits ? kShape.own_keys() : kBlockN, kScores = kKeys / 2,
-                       kOutputs = kHeadDim / 2;
+                       kOutputs = kValueDim / 2;
   static constexpr bool kKept = kShape.scores == Flash3Scores::kept;
   static constexpr int kFirstPingPong = 1, kFirstVote = 8;  // of the named barriers
 
@@ -58,23 +58,23 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
       sm90::arrive_named(kFirstPingPong + (group + 1) % kShape.consumers(), 256);
   }
   __device__ __forceinline__ void multiply_scores(int k_stage) {
-    constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKvTile = kShape.kv_tile();
+    constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKTile = kShape.k_tile();
     const sm90::Operand left(kQTile, sm90::Major::k, q.buffer());
-    const sm90::Operand right(kKvTile, sm90::Major::k, k.buffer_at(k_stage) + own_key_bytes);
+    const sm90::Operand right(kKTile, sm90::Major::k, k.buffer_at(k_stage) + own_key_bytes);
 #pragma unroll
     for (int step = 0; step < kHeadDim / 16; ++step) {
       sm90::multiply<kKeys, kType>(scores, left.at(k_step(kQTile, sm90::Major::k, step)),
-                                   right.at(k_step(kKvTile, sm90::Major::k, step)), step > 0);
+                                   right.at(k_step(kKTile, sm90::Major::k, step)), step > 0);
     }
     sm90::commit_wgmma();
   }
   __device__ __forceinline__ void multiply_values() {
-    constexpr sm90::PanelTile kKvTile = kShape.kv_tile();
-    const sm90::Operand right(kKvTile, sm90::Major::mn, v.buffer() + own_key_bytes);
+    constexpr sm90::PanelTile kVTile = kShape.v_tile();
+    const sm90::Operand right(kVTile, sm90::Major::mn, v.buffer() + own_key_bytes);
 #pragma unroll
     for (int step = 0; step < kKeys / 16; ++step) {
-      sm90::multiply<kHeadDim, kType, sm90::Major::mn>(
-          out, probs + 4 * step, right.at(k_step(kKvTile, sm90::Major::mn, step)), true);
+      sm90::multiply<kValueDim, kType, sm90::Major::mn>(
+          out, probs + 4 * step, right.at(k_step(kVTile, sm90::Major::mn, step)), true);
     }
     sm90::commit_wgmma();
   }

@@ -23,13 +23,14 @@ inline sm90::TensorMapParameters flash3_map(sm90::MapElement element, const Devi
 
 /// What every type's forward pass is launched with, but the maps.
 /// @param args  its work counter is 0, and used by one launch at a time
-inline Flash3ForwardArguments flash3_common_arguments(const KernelArguments& args,
+/// @param out_cols  of O
+inline Flash3ForwardArguments flash3_common_arguments(const KernelArguments& args, int out_cols,
                                                       const SplitKeys& splits = {}) {
   Flash3ForwardArguments out{};
   const DeviceTensor& rows = args[TensorName::out];
   out.out_rows = {static_cast<std::uint16_t*>(rows.data), rows.batch_stride, rows.head_stride,
                   rows.row_stride};
-  out.head_dim = args.head_dim;
+  out.out_cols = out_cols;
   const bool parts = splits.count > 1;
   const DeviceTensor& lse = args[parts ? TensorName::lse_partial : TensorName::lse];
   if (parts) out.out_parts = args[TensorName::out_partial];
@@ -73,17 +74,18 @@ template <sm90::WgmmaType kType, Flash3ForwardShape kShape>
 Flash3ForwardArguments flash3_forward_arguments(const TileProgram& program, const KernelArguments& of_heads) {
   const KernelArguments args = program.pack_gqa ? flash3_packed_heads(of_heads) : of_heads;
   constexpr auto kElement = kType == sm90::WgmmaType::fp16 ? sm90::MapElement::fp16 : sm90::MapElement::bf16;
-  Flash3ForwardArguments out = flash3_common_arguments(args, program.splits);
+  const int out_cols = static_cast<int>(program.problem.value_dim());
+  Flash3ForwardArguments out = flash3_common_arguments(args, out_cols, program.splits);
   out.head_band = of_heads.band;
   out.head_rows = program.pack_gqa && program.problem.masked() ? of_heads.band.seqlen_q : 0;
-  const auto map = [&](TensorName name, int heads, int rows, int box_rows) {
-    return sm90::encode_tensor_map(
-        flash3_map(kElement, args[name], out.batches, heads, rows, args.head_dim, box_rows), args[name].data);
+  const auto map = [&](TensorName name, int heads, int rows, int cols, int box_rows) {
+    return sm90::encode_tensor_map(flash3_map(kElement, args[name], out.batches, heads, rows, cols, box_rows),
+                                   args[name].data);
   };
-  out.q = map(TensorName::q, args.heads, args.band.seqlen_q, 64);
-  out.k = map(TensorName::k, args.heads_kv, args.band.seqlen_k, kShape.tile.block_n);
-  out.v = map(TensorName::v, args.heads_kv, args.band.seqlen_k, kShape.tile.block_n);
-  out.out = map(TensorName::out, args.heads, args.band.seqlen_q, 16);
+  out.q = map(TensorName::q, args.heads, args.band.seqlen_q, args.head_dim, 64);
+  out.k = map(TensorName::k, args.heads_kv, args.band.seqlen_k, args.head_dim, kShape.tile.block_n);
+  out.v = map(TensorName::v, args.heads_kv, args.band.seqlen_k, out_cols, kShape.tile.block_n);
+  out.out = map(TensorName::out, args.heads, args.band.seqlen_q, out_cols, 16);
   return out;
 }
 

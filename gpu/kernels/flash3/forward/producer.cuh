@@ -15,7 +15,7 @@ template <auto kShape, typename Shared>
 __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shared shared,
                                         Flash3Item* items) {
   using sm90::CacheHint;
-  constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKvTile = kShape.kv_tile();
+  constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKTile = kShape.k_tile(), kVTile = kShape.v_tile();
   const auto load_tile = [](std::uint32_t target, const CUtensorMap& map, std::uint32_t full,
                             const sm90::PanelTile& tile, int row, int head, int batch, CacheHint hint) {
     sm90::arrive_expecting(full, static_cast<std::uint32_t>(tile.bytes()));
@@ -74,14 +74,12 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
     };
     const auto load_k = [&](int step) {
       k.wait_empty("a free K buffer");
-      load_tile(k.buffer(), args.k, k.full(), kKvTile, first_key(step), kv_head, batch,
-                CacheHint::evict_last);
+      load_tile(k.buffer(), args.k, k.full(), kKTile, first_key(step), kv_head, batch, CacheHint::evict_last);
       k.advance();
     };
     const auto load_v = [&](int step) {
       v.wait_empty("a free V buffer");
-      load_tile(v.buffer(), args.v, v.full(), kKvTile, first_key(step), kv_head, batch,
-                CacheHint::evict_last);
+      load_tile(v.buffer(), args.v, v.full(), kVTile, first_key(step), kv_head, batch, CacheHint::evict_last);
       v.advance();
     };
     if (!range.empty()) load_k(0);

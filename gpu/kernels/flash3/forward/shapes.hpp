@@ -3,6 +3,7 @@
 // launch and the kernels. Plain C++.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "cpu_ref/schedule/tile_program.hpp"
@@ -46,6 +47,7 @@ struct Flash3ForwardShape {
   bool splits_keys = false;   // the warpgroups share 64 rows, and each sees its part of a tile's keys
   bool packs_masked = false;  // a group's heads may be packed under a mask, too: 1 % of whole tiles' time
   bool overlaps = true;       // a softmax runs beside P V of the tile before, of the same warpgroup
+  int value_dim = 0;          // columns of V and O; 0: head_dim
 
   constexpr int v_stages() const { return kv_stages; }
   constexpr int row_groups() const { return tile.block_m / 64; }
@@ -59,8 +61,10 @@ struct Flash3ForwardShape {
 
   /// A warpgroup's share of Q, and a warp's of O: they come and go by themselves.
   constexpr gpu::sm90::PanelTile q_tile() const { return {64, head_dim}; }
-  constexpr gpu::sm90::PanelTile kv_tile() const { return {tile.block_n, head_dim}; }
-  constexpr gpu::sm90::PanelTile out_tile() const { return {16, head_dim}; }
+  constexpr gpu::sm90::PanelTile k_tile() const { return {tile.block_n, head_dim}; }
+  constexpr gpu::sm90::PanelTile v_tile() const { return {tile.block_n, values()}; }
+  constexpr gpu::sm90::PanelTile out_tile() const { return {16, values()}; }
+  constexpr int values() const { return value_dim > 0 ? value_dim : head_dim; }
   constexpr int warps() const { return 4 * consumers(); }
   constexpr int q_buffers() const { return q_stages * row_groups(); }
   constexpr bool operator==(const Flash3ForwardShape&) const = default;
@@ -78,10 +82,10 @@ struct Flash3ForwardLayout {
   constexpr explicit Flash3ForwardLayout(const Flash3ForwardShape& shape) {
     gpu::sm90::SharedPieces shared;
     q = shared.take_buffers(shape.q_stages, shape.q_tile().bytes(), shape.row_groups());
-    k = shared.take_buffers(shape.kv_stages, shape.kv_tile().bytes());
-    v = shared.take_buffers(shape.kv_stages, shape.kv_tile().bytes());
+    k = shared.take_buffers(shape.kv_stages, shape.k_tile().bytes());
+    v = shared.take_buffers(shape.kv_stages, shape.v_tile().bytes());
     out = shared.take(shape.output == Flash3Output::staged ? shape.warps() * shape.out_tile().bytes() : 0);
-    part = shared.take_buffers(1, shape.splits_keys ? 128 * 4 * (shape.head_dim / 2 + 4) : 0);
+    part = shared.take_buffers(1, shape.splits_keys ? 128 * 4 * (shape.values() / 2 + 4) : 0);
     items = shared.take(16 * (shape.q_buffers() + 1));
     shared.take_barriers(q, k, v, part);
     end = shared.end;
@@ -162,6 +166,39 @@ constexpr Flash3ForwardShape flash3_forward_shape(int head_dim, Flash3Height hei
   if (head_dim <= 192) return {{128, 64}, 192, 3, 1, kDirect, false, kKept, true};
   return {{128, 64}, 256, 2, 1, kDirect, false};
 }
+/// Columns of Q and K, and of V and O, of a shape of its own (DeepSeek-V3's prefill). Scores and P are those
+/// of head_dim 128, and so is O, in registers; Q and two stages of K and V fill 208 KiB, and leave O no
+/// place.
+inline constexpr int kFlash3ValuesHeadDim = 192, kFlash3ValuesDim = 128;
+constexpr Flash3ForwardShape flash3_values_shape() {
+  Flash3ForwardShape shape{{128, 128}, kFlash3ValuesHeadDim, 2, 1, Flash3Output::direct};
+  shape.value_dim = kFlash3ValuesDim;
+  return shape;
+}
+struct Flash3ValuesChoice {
+  static constexpr Flash3ForwardShape shape = flash3_values_shape();
+};
+static_assert(Flash3ForwardLayout(flash3_values_shape()).end <= kSm90SharedBytes);
+
+/// Whether V has columns of another number than K.
+inline bool flash3_has_values(const AttentionProblem& problem) {
+  return problem.value_dim() != problem.head_dim;
+}
+/// Whether such a problem has the shape of its own: where each panel of its tiles has columns inside the
+/// tensor. Smaller ones run padded up to it.
+inline bool flash3_has_values_shape(const AttentionProblem& problem) {
+  const auto fills = [](std::int64_t columns, int compiled) {
+    return columns > compiled - 64 && columns <= compiled;
+  };
+  return flash3_has_values(problem) && fills(problem.head_dim, kFlash3ValuesHeadDim) &&
+         fills(problem.value_dim(), kFlash3ValuesDim);
+}
+inline Flash3ForwardShape flash3_forward_shape(const AttentionProblem& problem,
+                                               Flash3Height height = Flash3Height::whole) {
+  if (flash3_has_values_shape(problem)) return flash3_values_shape();
+  return flash3_forward_shape(static_cast<int>(problem.head_dim), height);
+}
+
 /// Such a shape as a type, for templates.
 template <int kHeadDim, bool kLow = false>
 struct Flash3ForwardChoice {

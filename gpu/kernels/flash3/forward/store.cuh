@@ -15,7 +15,7 @@ namespace tilescope::gpu::detail {
 template <sm90::WgmmaType kType, Flash3ForwardShape kShape>
 __device__ __forceinline__ void store_rows(const Flash3ForwardArguments& args, Flash3Shared<kShape> shared,
                                            const Flash3Item& item, const Flash3Rows& rows,
-                                           const float (&out)[kShape.head_dim / 2], int query, int warp,
+                                           const float (&out)[kShape.values() / 2], int query, int warp,
                                            int lane) {
   if (lane % 4 == 0) {
     float* lse = args.lse + item.part * args.lse_batch_stride + item.head * args.lse_head_stride;
@@ -27,18 +27,18 @@ __device__ __forceinline__ void store_rows(const Flash3ForwardArguments& args, F
   }
   if (args.out_parts.data) {
     sm90::store_rows_fp32(out, args.out_parts.row<float>(item.part, item.head, query),
-                          args.out_parts.row_stride, args.band.seqlen_q - query, args.head_dim, lane);
+                          args.out_parts.row_stride, args.band.seqlen_q - query, args.out_cols, lane);
     return;
   }
   if constexpr (kShape.output == Flash3Output::direct) {
     sm90::store_rows_direct<kType>(out, args.out_rows.row(item.part, item.head, query),
-                                   args.out_rows.row_stride, args.band.seqlen_q - query, args.head_dim, lane);
+                                   args.out_rows.row_stride, args.band.seqlen_q - query, args.out_cols, lane);
   } else {
     constexpr sm90::PanelTile kTile = kShape.out_tile();
     const std::uint32_t tile = shared.base + Flash3Shared<kShape>::kLayout.out + warp * kTile.bytes();
     if (lane == 0) sm90::wait_for_store_reads<0>();
     __syncwarp();
-    sm90::stage_rows<kType, kTile, kShape.head_dim>(out, tile, lane);
+    sm90::stage_rows<kType, kTile, kShape.values()>(out, tile, lane);
     sm90::fence_async_proxy();
     __syncwarp();
     if (lane == 0 && query < args.band.seqlen_q) {
@@ -60,10 +60,10 @@ __device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& a
   for (int row = query; row < min(query + 16, args.band.seqlen_q); ++row) {
     if (args.out_parts.data) {
       float* part = args.out_parts.row<float>(item.part, item.head, row);
-      for (int col = lane; col < args.head_dim; col += 32) part[col] = 0.0f;
+      for (int col = lane; col < args.out_cols; col += 32) part[col] = 0.0f;
     } else {
       std::uint16_t* out = args.out_rows.row(item.part, item.head, row);
-      for (int col = lane; col < args.head_dim; col += 32) out[col] = 0;
+      for (int col = lane; col < args.out_cols; col += 32) out[col] = 0;
     }
     if (lane == 0) {
       args.lse[item.part * args.lse_batch_stride + item.head * args.lse_head_stride + row] = kMinusInfinity;

@@ -44,6 +44,8 @@ struct Flash3Fp8Shape {
   }
   constexpr gpu::sm90::PanelTile q_tile() const { return {64, head_dim, 1, width()}; }
   constexpr gpu::sm90::PanelTile kv_tile() const { return {tile.block_n, head_dim, 1, width()}; }
+  constexpr gpu::sm90::PanelTile k_tile() const { return kv_tile(); }
+  constexpr gpu::sm90::PanelTile v_tile() const { return kv_tile(); }
   constexpr gpu::sm90::PanelTile transposed_tile() const { return {head_dim, tile.block_n, 1}; }
   /// Columns of O that are computed at once: beside O, in two levels, registers hold no more than these.
   constexpr int part_cols() const { return sums == Fp8Sums::two_level && head_dim > 128 ? 64 : head_dim; }

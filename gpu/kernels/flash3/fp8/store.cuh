@@ -23,7 +23,7 @@ __device__ __forceinline__ void store_byte_ordered_rows(const Flash3ForwardArgum
       float x[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) x[i] = out[sm90::accumulator_of_column(group, half, i)];
-      if (16 * group < args.head_dim) {
+      if (16 * group < args.out_cols) {
         *reinterpret_cast<uint2*>(target + 16 * group) =
             make_uint2(sm90::pack_pair<sm90::WgmmaType::bf16>(x[0], x[1]),
                        sm90::pack_pair<sm90::WgmmaType::bf16>(x[2], x[3]));
