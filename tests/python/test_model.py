@@ -171,6 +171,19 @@ def test_the_words_of_a_problem_mean_the_problem():
     assert record.json["runs"][0] == ts.closed_form(problem, "cpu:flash2").json["runs"][0]
 
 
+def test_values_that_are_columns_of_keys_do_not_cross():
+    shared = ts.Problem.preset("deepseek-mla").replace(page_size=0, batch=1)
+    assert "D576/512 bf16 kv shared" in str(shared) and "shared_kv=True" in repr(shared)
+    words = program.words_of(shared)
+    record = program.run_program("simulate", "--closed-form", "--kernel", "gpu:mla-decode", *words)
+    assert record.json["runs"][0] == ts.closed_form(shared, "gpu:mla-decode").json["runs"][0]
+    name = "closed_form.compulsory_read_bytes"
+    together, apart = (ts.closed_form(problem, "cpu:flash2").rows()[0] for problem in (shared, shared.replace(shared_kv=False)))
+    assert apart[name] - together[name] == 4096 * 512 * 2 and together["shared_kv"] is True
+    with pytest.raises(ts.BadInput, match="head_dim_v = 512: must not exceed head_dim = 256 with shared_kv"):
+        shared.replace(head_dim=256)
+
+
 def test_keys_in_fp8_are_half_of_the_bytes():
     wide = ts.Problem(seqlen_q=1, seqlen_k=4096, head_dim=128, heads=32, heads_kv=8, dtype="bf16")
     narrow = wide.replace(kv_dtype="float8_e4m3fn", descale_v="random")
