@@ -53,6 +53,11 @@ CASES = [
     ("gpu:flash2-simt", 131, 133, 40, "fp32", "fwd+bwd", "--heads 3 --heads-kv 3"),
     ("gpu:flash2-mma", 131, 133, 72, "fp16", "fwd+bwd", "--heads 3 --heads-kv 3 --causal"),
     ("gpu:flash2-mma", 132, 133, 200, "bf16", "fwd+bwd", "--heads 3 --heads-kv 3"),
+    ("gpu:flash2-mma", 256, 200, 192, "fp16", "fwd+bwd", "--head-dim-v 128"),
+    ("gpu:flash2-mma", 131, 133, 184, "bf16", "fwd+bwd", "--heads 3 --heads-kv 3 --causal --head-dim-v 120"),
+    ("gpu:flash2-mma", 131, 133, 72, "fp16", "fwd+bwd", "--heads 3 --heads-kv 3 --head-dim-v 128"),
+    ("gpu:flash3", 300, 333, 192, "bf16", "fwd", "--causal --head-dim-v 128"),
+    ("gpu:flash3", 200, 200, 136, "fp16", "fwd", "--head-dim-v 72"),
     ("gpu:split-k", 131, 133, 56, "fp16", "fwd", "--heads 3 --heads-kv 3"),
 ]
 

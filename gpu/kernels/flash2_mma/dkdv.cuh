@@ -81,12 +81,15 @@ __device__ __forceinline__ void dkdv_cta(const ArgumentsOf<kFeatures>& args, Wor
   };
   const auto load_q = [&](const Step& step, int stage) {
     const int first_query = walk.tile(walked_by(step)) * kTile.block_m;
-    const auto q_rows = head_rows(args, TensorName::q, batch, step.head, args.band.seqlen_q);
-    const auto dout_rows = value_rows(args, TensorName::dout, batch, step.head, args.band.seqlen_q);
-    load_tile<kAccess, kTile.block_m, kThreads>(shared.q(stage), streamed_rows<kFeatures>(q_rows, seen),
-                                                first_query, thread);
-    load_tile<kAccess, kTile.block_m, kThreads>(shared.dout(stage), streamed_rows<kFeatures>(dout_rows, seen),
-                                                first_query, thread);
+    load_tile<kAccess, kTile.block_m, kThreads>(
+        shared.q(stage),
+        streamed_rows<kFeatures>(head_rows(args, TensorName::q, batch, step.head, args.band.seqlen_q), seen),
+        first_query, thread);
+    load_tile<kAccess, kTile.block_m, kThreads>(
+        shared.dout(stage),
+        streamed_rows<kFeatures>(value_rows(args, TensorName::dout, batch, step.head, args.band.seqlen_q),
+                                 seen),
+        first_query, thread);
     const auto is_seen = [&](int query) {
       return !cuts_tiles(kFeatures) || (seen.begin <= query && query < seen.end);
     };
@@ -245,8 +248,8 @@ __device__ __forceinline__ void dkdv_cta(const ArgumentsOf<kFeatures>& args, Wor
     const bool whole_dq =
         in_quads && first_query + kTile.block_m <= args.band.seqlen_q && args.head_dim == kHeadDim;
     const DeviceTensor& dq_accum = args[TensorName::dq_accum];
-    float* const dq_rows =
-        dq_accum.head<float>(batch, step.head) + (dq_query + (lane >> 2)) * dq_accum.row_stride + dq_col;
+    float* const dq_rows = dq_accum.head<float>(batch, step.head) +
+                           (dq_query + (lane >> 2)) * args[TensorName::dq_accum].row_stride + dq_col;
     if constexpr (kFused) {
       const auto left_view =
           LdmatrixByRows<kTile.block_m>(shared.dscores(), lane).at(0, (dq_query - first_query) / 16);

@@ -122,9 +122,8 @@ constexpr MmaForwardShape mma_forward_shape(int head_dim, bool narrow = false) {
   // 256: O would take 256 registers at 32 rows a warp, so 16 rows and 8 warps.
   return {{128, 64}, 8, 1};
 }
-/// Of kMmaValueDims: O takes 128 registers at 32 rows a warp, as at head_dim 128. Two CTAs of 88 KiB share an
-/// SM, so that each's copies, of one stage, hide behind the other's products.
-constexpr MmaForwardShape mma_values_forward_shape() { return {{128, 64}, 4, 2, 1, kMmaValueDims.value_dim}; }
+/// Of kMmaValueDims: with O at 32 rows a warp, as at head_dim 128, copies of wider keys would make it spill.
+constexpr MmaForwardShape mma_values_forward_shape() { return {{128, 64}, 8, 1, 0, kMmaValueDims.value_dim}; }
 
 /// The dkdv pass, and dkdvdq with dQ reduced in passing. Scores are computed transposed: a group of
 /// warps_m() warps owns 32 keys, each warp of it some of the queries of S^T and some of the columns of dK
