@@ -598,6 +598,7 @@ TEST_CASE("without a device a kernel says what is missing, and leaves the tensor
   for (const GpuKernel& rung : gpu_kernel_rungs()) {
     if (!rung.row.run) continue;
     AttentionProblem taken = problem;
+    taken.shared_kv = rung.row.can.forward.has(Feature::shared_kv);
     if (rung.row.refusal(taken, Direction::forward, rung.row.default_options(taken))) {
       taken.dtype = ElementType::fp16;
     }
