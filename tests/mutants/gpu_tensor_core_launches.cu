@@ -34,9 +34,10 @@ PassKernel<kFeatures> kernel_of(PassName pass) {
 }
 
 /// Calls launch.template operator()<features>(kernel) with that of a pass.
-/// @param general  whether it is observed, knows padding or has values of other columns
+/// @param is_general  whether it is observed, knows padding or has values of other columns
 template <typename Launch>
-void with_kernel(const TileProgram& program, const KernelArguments& arguments, bool general, Launch launch) {
+void with_kernel(const TileProgram& program, const KernelArguments& arguments, bool is_general,
+                 Launch launch) {
   using enum Features;
   constexpr auto kFp16 = ElementType::fp16, kBf16 = ElementType::bf16;
   const PassName pass = program.name;
@@ -56,11 +57,11 @@ void with_kernel(const TileProgram& program, const KernelArguments& arguments, b
   }
   if (is_bf16) return call.template operator()<all>(kernel_of<all, kBf16, 128, false>(pass));
   if (program.diagonal_slices > 1) {
-    if (!general) return call.template operator()<sliced>(kernel_of<sliced, kFp16, 64, true>(pass));
+    if (!is_general) return call.template operator()<sliced>(kernel_of<sliced, kFp16, 64, true>(pass));
     return call.template operator()<general_sliced>(kernel_of<general_sliced, kFp16, 64, true>(pass));
   }
-  if (!general && !drops) return call.template operator()<plain>(kernel_of<plain, kFp16, 64, true>(pass));
-  if (!general) return call.template operator()<dropout>(kernel_of<dropout, kFp16, 64, true>(pass));
+  if (!is_general && !drops) return call.template operator()<plain>(kernel_of<plain, kFp16, 64, true>(pass));
+  if (!is_general) return call.template operator()<dropout>(kernel_of<dropout, kFp16, 64, true>(pass));
   if (pass == PassName::forward && !drops) {
     return call.template operator()<Features::general>(
         sm80::flash2_mma_forward<kFp16, 64, Features::general>);
