@@ -267,6 +267,47 @@ def variants():
         yield f"| {variant_called(json.loads(text))} | {' | '.join(cells)} |"
 
 
+def latent():
+    """Decoding of latent keys, which are values too, beside FlashInfer, whose times a script of its own took."""
+    yield "| batch, q = 1, D576/512 bf16 | gpu:mla-decode | TB/s of K | FlashInfer fa3 | fa2 | torch | of fa3 | of fa2 |"
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|"
+    batches = json.loads((FOLDER / "mla-peers.json").read_text())["batches"]
+    ratios = []
+    for run, peers in zip(runs("mla-bench"), batches, strict=True):
+        problem, own = run["problem"], 1e6 * seconds(run)
+        keys = 2 * problem["batch"] * problem["seqlen_k"] * problem["head_dim"]
+        pages = f", pages of {problem['page_size']}" if problem.get("page_size") else ""
+        ratios.append((peers["fa3"] / own, peers["fa2"] / own))
+        yield (f"| B{problem['batch']} H{problem['heads']}/{problem['heads_kv']} N{problem['seqlen_k']}{pages} | {own:.1f} us | {keys / own / 1e6:.2f} | "
+               f"{peers['fa3']} | {peers['fa2']} | {peers['torch']} | {ratios[-1][0]:.2f} | {ratios[-1][1]:.2f} |")
+    fa3, fa2 = zip(*ratios)
+    yield ""
+    yield (f"- **Latent keys** (multi-head latent attention, absorbed): {mean(fa2):.2f} of FlashInfer's mma.sync kernel (worst {min(fa2):.2f}), {mean(fa3):.2f} of its "
+           f"wgmma kernel (worst {min(fa3):.2f}); O of 128 rows would fill the registers, so 128 heads load K twice. The steps by which splits are chosen were set by these times afterwards. {exact('mla-bytes')}")
+
+
+def exact(name):
+    """How far the counters of a record lie from its closed forms."""
+    passes = [p for run in runs(name) for p in run["passes"] if "measured" in p]
+    far = [abs(p["measured"][key] / p["closed_form"][key] - 1) for p in passes for key in ("sm_l2_read_bytes", "sm_l2_write_bytes")]
+    return f"Bytes at SM<->L2 of {len(passes)} passes are within {100 * max(far):.4f} % of the closed form."
+
+
+def value_columns():
+    yield "| keys of 192, values of 128 columns, forward, bf16 | gpu:flash3 | TFLOP/s | cuDNN | FlashAttention-4 | of the best |"
+    yield "|---|---:|---:|---:|---:|---:|"
+    ratios = []
+    for problem, own, peers in beside("value-dim-bench"):
+        pairs = problem["seqlen_q"] * problem["seqlen_k"] * (0.5 if problem["causal"] else 1)
+        flops = 2 * problem["batch"] * problem["heads"] * pairs * (problem["head_dim"] + problem["head_dim_v"])
+        ratios.append(min(peers.values()) / own)
+        mask = " causal" if problem["causal"] else ""
+        yield (f"| B{problem['batch']} H{problem['heads']} N{problem['seqlen_q']}{mask} | {1e3 * own:.2f} ms | {flops / own / 1e12:.0f} | "
+               f"{1e3 * peers['pytorch:cudnn']:.2f} | {1e3 * peers['flash-attn:flash4']:.2f} | {ratios[-1]:.2f} |")
+    yield ""
+    yield f"- **Keys of 192 and values of 128 columns** (DeepSeek V3's prefill): {mean(ratios):.2f} of the best library. {exact('value-dim-bytes')}"
+
+
 def make():
     machine = record("decode-bench")["machine"]
     lines = [
@@ -281,7 +322,7 @@ def make():
         "B2 H16 N8192 D128 bf16; TFLOP/s are of whole visited tiles. Time in proportion to them within 5 %, modifiers for at most 3 % and the "
         "soft cap for 10 % were wanted: one instance for every mask and modifier, on narrower tiles, does not give that.",
         "",
-        *variants(), "",
+        *variants(), "", *latent(), "", *value_columns(), "",
         "What users are told, and what it comes to here: *packing a group's heads saves memory traffic*: not at DRAM; *pages cost nothing, or "
         "bandwidth*: no bytes, but instructions and waiting, which show where few CTAs share an SM; *a mask or modifier is free once its tiles "
         "are skipped*: the instance that looks it up is slower in every tile; *keys in fp8 take half the time*, or *more than bf16's on Hopper*: "
