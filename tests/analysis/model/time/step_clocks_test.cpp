@@ -93,22 +93,22 @@ TEST_CASE("each product of the backward pass costs what its instance computes, b
   };
   // Three warpgroups of 64 columns of dK, dV and dQ each; panels of 64 and 32 columns of dQ; an instance that
   // the forward pass has and the backward pass has not; whole panels.
-  for (const auto& [head_dim, computed] : {Padded{160, 2 * 160 + 3 * 192},
-                                           {136, 2 * 160 + 3 * 192},
-                                           {192, 5 * 192},
-                                           {80, 4 * 80 + 96},
-                                           {96, 5 * 96},
-                                           {112, 5 * 128},
-                                           {64, 5 * 64},
-                                           {256, 5 * 256}}) {
-    CAPTURE(head_dim);
+  for (const Padded& of : {Padded{160, 2 * 160 + 3 * 192},
+                           {136, 2 * 160 + 3 * 192},
+                           {192, 5 * 192},
+                           {80, 4 * 80 + 96},
+                           {96, 5 * 96},
+                           {112, 5 * 128},
+                           {64, 5 * 64},
+                           {256, 5 * 256}}) {
+    CAPTURE(of.head_dim);
     const Kernel& kernel = find_kernel("gpu:flash3");
-    const AttentionProblem problem = long_problem(head_dim);
+    const AttentionProblem problem = long_problem(of.head_dim);
     const TileShape tile =
         program_of(kernel, problem, PassName::dkdvdq, kernel.default_options(problem)).tile;
     const auto clocks = clocks_of("gpu:flash3", problem, PassName::dkdvdq, machine);
-    CHECK(clocks->multiplied ==
-          doctest::Approx(2.0 * tile.block_m * tile.block_n * computed / machine.tensor_flops_per_clock()));
+    CHECK(clocks->multiplied == doctest::Approx(2.0 * tile.block_m * tile.block_n * of.computed /
+                                                machine.tensor_flops_per_clock()));
   }
 }
 
