@@ -365,12 +365,8 @@ namespace {
 
 /// Of a head of K, those that V has.
 Tensor value_columns(const Tensor& keys, const AttentionProblem& problem) {
-  const Shape shape = keys.shape();
-  Tensor values({1, 1, shape.rows, problem.value_dim()}, keys.dtype());
-  const std::size_t row_bytes = static_cast<std::size_t>(problem.value_dim() * element_bytes(values.dtype()));
-  for (std::int64_t row = 0; row < shape.rows; ++row) {
-    std::memcpy(values.row(0, 0, row), keys.row(0, 0, row), row_bytes);
-  }
+  Tensor values({1, 1, keys.shape().rows, problem.value_dim()}, keys.dtype());
+  copy_value_columns(keys, values);
   return values;
 }
 

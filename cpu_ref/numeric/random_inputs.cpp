@@ -92,9 +92,7 @@ void fill_random(TensorSet& tensors, TensorName name, InputKind kind) {
   }
 }
 
-void copy_values_from_keys(TensorSet& tensors) {
-  const Tensor& keys = tensors[TensorName::k];
-  Tensor& values = tensors.allocate(TensorName::v);
+void copy_value_columns(const Tensor& keys, Tensor& values) {
   const Shape shape = values.shape();
   const std::size_t row_bytes = static_cast<std::size_t>(shape.cols * element_bytes(values.dtype()));
   for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
@@ -103,6 +101,10 @@ void copy_values_from_keys(TensorSet& tensors) {
         std::memcpy(values.row(batch, head, row), keys.row(batch, head, row), row_bytes);
     }
   }
+}
+
+void copy_values_from_keys(TensorSet& tensors) {
+  copy_value_columns(tensors[TensorName::k], tensors.allocate(TensorName::v));
 }
 
 void fill_score_operands(TensorSet& tensors) {

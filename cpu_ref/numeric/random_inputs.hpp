@@ -25,6 +25,9 @@ float random_normal(std::uint64_t seed, TensorName tensor, std::int64_t index);
 /// Allocates and fills one of q, k, v, dout, rounded to the problem's element type, and its descales.
 void fill_random(TensorSet& tensors, TensorName name, InputKind kind);
 
+/// Copies the first columns of rows of keys, as many as `values` has.
+void copy_value_columns(const Tensor& keys, Tensor& values);
+
 /// Allocates v of a problem with shared_kv, and copies K's columns there: for judges and standard attention,
 /// whose passes read K and V apart.
 void copy_values_from_keys(TensorSet& tensors);

@@ -50,11 +50,10 @@ inline std::vector<Boxes> by_copies(const TileProgram& program, std::initializer
 }
 
 /// Tiles of N x N matrices that it loads, one row of keys after the other.
-/// @param element_bytes  of the matrices
 /// @return as above
-inline std::vector<Boxes> matrices_by_copies(const TileProgram& program, std::int64_t element_bytes) {
+inline std::vector<Boxes> matrices_by_copies(const TileProgram& program) {
   using enum TensorName;
-  const std::int64_t row_bytes = element_bytes * program.problem.seqlen_k;
+  const std::int64_t row_bytes = element_bytes(program.problem.dtype) * program.problem.seqlen_k;
   std::vector<Boxes> all;
   if (program.products.count() == 0 || row_bytes % kSectorBytes != kSectorBytes / 2) return all;
   for (const TensorName matrix : {probs, dscores}) {

@@ -73,7 +73,9 @@ std::vector<const Kernel*> kernels_of(const Study& study, const std::vector<std:
   return kernels;
 }
 
-std::vector<StudyTask> tasks_of(const Study& study, const StudyArguments& arguments, const Machine& machine) {
+/// @param kernels  that the study runs
+std::vector<StudyTask> tasks_of(const Study& study, const StudyArguments& arguments, const Machine& machine,
+                                const std::vector<const Kernel*>& kernels) {
   if (arguments.seed && study.plan_of_draw == nullptr) {
     throw BadInput("seed", std::to_string(*arguments.seed),
                    fmt::format("must be left out: {} draws nothing", study.name));
@@ -81,7 +83,6 @@ std::vector<StudyTask> tasks_of(const Study& study, const StudyArguments& argume
   if (!arguments.seed && study.plan_of_draw != nullptr) {
     throw BadInput("--seed", "(none)", fmt::format("must be given: {} draws by it", study.name));
   }
-  const std::vector<const Kernel*> kernels = kernels_of(study, arguments.kernels);
   if (study.plan_of_kernels) return study.plan_of_kernels(kernels);
   if (study.plan_of_draw) {
     return study.plan_of_draw(machine, *arguments.seed, static_cast<int>(arguments.count), all_kernels());
@@ -104,7 +105,8 @@ int run_study(const StudyArguments& arguments, const CommandContext& context) {
   const std::string machine =
       arguments.machine.empty() ? std::string(study.default_machine) : arguments.machine;
   const Machine model = machine.empty() ? Machine{} : load_machine(machine);
-  const std::vector<StudyTask> tasks = own_tasks(tasks_of(study, arguments, model), arguments.shard);
+  const std::vector<const Kernel*> kernels = kernels_of(study, arguments.kernels);
+  const std::vector<StudyTask> tasks = own_tasks(tasks_of(study, arguments, model, kernels), arguments.shard);
   double seconds = 0;
   for (const StudyTask& task : tasks) seconds += task.seconds;
   context.print(fmt::format("{}: {} on {}, {}\n", study.name, counted(tasks.size(), "task"),
@@ -119,7 +121,7 @@ int run_study(const StudyArguments& arguments, const CommandContext& context) {
   const auto start = std::chrono::steady_clock::now();
   RunRecord record = start_record(context.argv);
   record.shard = arguments.shard.name();
-  note_device(record.machine, kernels_of(study, arguments.kernels));
+  note_device(record.machine, kernels);
   for (std::vector<RunEntry>& runs : run_tasks(study, tasks, context)) {
     for (RunEntry& run : runs) record.runs.push_back(std::move(run));
   }

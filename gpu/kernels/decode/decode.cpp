@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "gpu/kernels/decode/choose_splits.hpp"
 #include "gpu/registry/asked_by.hpp"
 
 namespace tilescope {
@@ -16,49 +17,25 @@ namespace {
 /// no SM gets two CTAs while others have one: 192 CTAs took 9 % longer than 128 (8 sequences of 16K keys). A
 /// CTA that widens fp8 keys takes alone of these steps for one while it is alone on its SM, so that two fill
 /// it.
-int streaming_splits(std::int64_t q_tiles, int visited_tiles, const DecodeShape& shape) {
+int streaming_splits(const SplitWalks& walks, const DecodeShape& shape) {
   // Fitted to an H200's times (reports/decode): a second pass, its reads of each partial result, their bytes.
-  constexpr double kCombineSteps = 4, kStepsASplit = 1.0 / 16, kPartialSteps = 0.5, kNearBest = 1.02;
+  constexpr double kCombineSteps = 4, kStepsASplit = 1.0 / 16, kPartialSteps = 0.5;
   constexpr int kSms = 132;
   const double alone = shape.fp8_keys ? 1.7 : 1.0;
   const int ctas_per_sm = shape.ctas_per_sm();
-  if (visited_tiles <= 1) return 1;
   const std::int64_t slots = std::int64_t{kSms} * ctas_per_sm;
   const auto steps = [&](int splits) {
-    const int share = ceil_div(visited_tiles, splits);
-    const std::int64_t ctas = q_tiles * ceil_div(visited_tiles, share), last = ctas % slots;
-    const bool uneven = q_tiles < kSms && ctas > kSms && !shape.fp8_keys;
+    const int share = ceil_div(walks.visited_tiles, splits);
+    const std::int64_t ctas = walks.q_tiles * ceil_div(walks.visited_tiles, share), last = ctas % slots;
+    const bool uneven = walks.q_tiles < kSms && ctas > kSms && !shape.fp8_keys;
     if (splits > 1 && uneven) return std::numeric_limits<double>::infinity();
     const double waves = static_cast<double>(ctas / slots) * ctas_per_sm +
                          (last > 0 ? std::max(alone, static_cast<double>(last) / kSms) : 0.0);
     return splits == 1 ? share * waves
                        : (share + kPartialSteps) * waves + kCombineSteps + kStepsASplit * splits;
   };
-  const int most = std::min(2 * static_cast<int>(slots), visited_tiles);
-  double best = steps(1);
-  for (int splits = 2; splits <= most; ++splits) best = std::min(best, steps(splits));
-  int splits = 1;
-  while (steps(splits) > kNearBest * best) ++splits;
-  return ceil_div(visited_tiles, ceil_div(visited_tiles, splits));  // none is left without
-}
-
-/// Of a problem whose walks are alike; automatic where some are much longer than others.
-SplitPolicy splits_of(const AttentionProblem& problem, const ProgramOptions& unsplit,
-                      const DecodeShape& shape) {
-  const TileProgram forward = build_programs(Decode::algorithm, Direction::forward, problem, unsplit).front();
-  std::int64_t visited = 0;
-  int most = 0;
-  problem.for_each_length([&](std::int64_t entries, std::int64_t entry) {
-    for (int block = 0; block < forward.num_blocks(); ++block) {
-      const int tiles = forward.inner_tiles(static_cast<int>(entry), block).count();
-      most = std::max(most, tiles);
-      visited += entries * tiles;
-    }
-  });
-  const std::int64_t walks = problem.batch * forward.num_blocks();
-  if (2 * most * walks > 3 * visited) return {SplitPolicy::Kind::automatic, 0};
-  const int splits = streaming_splits(walks * forward.q_heads(), most, shape);
-  return splits == 1 ? SplitPolicy{} : SplitPolicy{SplitPolicy::Kind::number, splits};
+  return fewest_splits(walks.visited_tiles, std::min(2 * static_cast<int>(slots), walks.visited_tiles),
+                       steps);
 }
 
 }  // namespace
@@ -66,7 +43,9 @@ SplitPolicy splits_of(const AttentionProblem& problem, const ProgramOptions& uns
 ProgramOptions Decode::default_options(const AttentionProblem& problem) {
   ProgramOptions options = ProgramOptions::with_tile(shape(problem).tile());
   options.pack_gqa = problem.group_size() > 1 && !problem.descales.by_block();
-  options.splits = splits_of(problem, options, shape(problem));
+  options.splits = choose_splits(problem, options, [&problem](const SplitWalks& walks) {
+    return streaming_splits(walks, shape(problem));
+  });
   return options;
 }
 

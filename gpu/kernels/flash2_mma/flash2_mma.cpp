@@ -28,15 +28,14 @@ int heads_that_share_l2(const AttentionProblem& problem) {
 /// Masks of runs and score modifiers: sm80::Features::varied.
 bool is_varied(const AttentionProblem& problem) { return problem.mask.any() || problem.score_mods.any(); }
 
-/// Whether the instances of kMmaValueDims run a pass that is not observed.
-bool takes_values(const TileProgram& program) {
-  return has_mma_values(program.problem) && program.diagonal_slices == 1 && !program.single_launch;
-}
-
 /// Whether the forward pass takes the tiles of fewer keys.
 bool narrows_tiles(const AttentionProblem& problem) { return problem.dropout > 0 || is_varied(problem); }
 
 }  // namespace
+
+bool takes_mma_values(const TileProgram& program) {
+  return has_mma_values(program.problem) && program.diagonal_slices == 1 && !program.single_launch;
+}
 
 int Flash2Mma::bit_reads(const TileProgram& program) {
   if (!is_varied(program.problem)) return 0;
@@ -186,11 +185,11 @@ LaunchShape flash2_mma_launch_shape(const TileProgram& program, int compute_capa
 }
 
 LaunchShape Flash2Mma::launch_shape(const TileProgram& program, const Chip& chip) {
-  return flash2_mma_launch_shape(program, chip.compute_capability / 10, takes_values(program));
+  return flash2_mma_launch_shape(program, chip.compute_capability / 10, takes_mma_values(program));
 }
 
 WarpWork Flash2Mma::warp_work(const TileProgram& program) {
-  const bool by_values = takes_values(program);
+  const bool by_values = takes_mma_values(program);
   const int dim = by_values ? kMmaValueDims.head_dim : mma_dim(program.problem);
   const auto chosen = [&program](const auto& choices) {
     return choices.shapes[std::max(0, choices.find(program.tile, program.launch))];

@@ -54,6 +54,9 @@ struct Flash2Mma {
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
 };
 
+/// Whether the instances of kMmaValueDims run a pass, unless it is observed or its rows lie askew.
+bool takes_mma_values(const TileProgram& program);
+
 /// The threads and shared memory of a pass on a device of that compute capability.
 /// @param by_values  whether the instances of kMmaValueDims run it
 LaunchShape flash2_mma_launch_shape(const TileProgram& program, int compute_capability_major, bool by_values);

@@ -16,14 +16,9 @@ sm80::Features needed_features(const TileProgram& program, const KernelArguments
   if (arguments.kv_pages.entries) {
     return arguments.log.states ? sm80::Features::paged_observed : sm80::Features::paged;
   }
-  const AttentionProblem& problem = program.problem;
-  const bool other_values = problem.value_dim() != problem.head_dim;
   const bool by_rows = arguments.log.states || arguments.key_lengths || !sm80::operands_in_chunks(arguments);
-  if (other_values && !by_rows && has_mma_values(problem) && program.diagonal_slices == 1 &&
-      !program.single_launch) {
-    return sm80::Features::values;
-  }
-  const bool general = by_rows || other_values;
+  if (!by_rows && takes_mma_values(program)) return sm80::Features::values;
+  const bool general = by_rows || program.problem.value_dim() != program.problem.head_dim;
   if (program.diagonal_slices > 1) {
     return general ? sm80::Features::general_sliced : sm80::Features::sliced;
   }

@@ -14,9 +14,8 @@ ProgramOptions Standard::default_options(const AttentionProblem& problem) {
 
 std::vector<Boxes> Standard::boxes(const TileProgram& program) {
   std::vector<Boxes> all = EarlyRung::boxes(program);
-  const ElementType dtype = program.problem.dtype;
-  if (dtype != ElementType::fp32) return all;  // loads, which come round by way of registers
-  for (const Boxes& matrix : matrices_by_copies(program, element_bytes(dtype))) all.push_back(matrix);
+  if (program.problem.dtype != ElementType::fp32) return all;  // loads, by way of registers
+  for (const Boxes& matrix : matrices_by_copies(program)) all.push_back(matrix);
   return all;
 }
 

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many parts of the keys the kernels of this folder share out, each by a time of its own. Plain C++.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "cpu_ref/schedule/tile_program.hpp"
+
+namespace tilescope {
+
+/// What splits depend on, where all walks are as long as the longest.
+struct SplitWalks {
+  std::int64_t q_tiles = 0;  // of all heads and batch entries
+  int visited_tiles = 0;     // by one of them
+};
+
+/// The time of so many splits, in a unit of the kernel's own.
+using SplitTime = std::function<double(int splits)>;
+
+/// The fewest splits of 1 ... most within 2 % of the best time, none of which is left without a tile.
+int fewest_splits(int visited_tiles, int most, const SplitTime& time);
+
+/// Of a problem whose walks are alike; automatic where some are much longer than others.
+/// @param unsplit  the kernel's options but for splits
+/// @param splits_of  the kernel's number, of more than one tile
+SplitPolicy choose_splits(const AttentionProblem& problem, const ProgramOptions& unsplit,
+                          const std::function<int(const SplitWalks&)>& splits_of);
+
+}  // namespace tilescope
