@@ -75,10 +75,8 @@ std::int64_t Boxes::beside_rows(std::int64_t first, std::int64_t rows, std::int6
     return sum_of_even(whole_tiles, [&](std::int64_t tile) { return of_tile(tile, tile_rows); }) +
            of_tile(whole_tiles, last_rows);
   }
+  if (asked_by == AskedBy::padded_rows) return rows * (rounded_up(row_bytes, kSectorBytes) - row_bytes);
   const std::int64_t odd_rows = (first + rows) / 2 - first / 2, whole_panels = row_bytes / panel_bytes;
-  if (asked_by == AskedBy::copied_parts) {
-    return odd_rows * whole_panels * kSectorBytes + rows * (rounded_up(row_bytes, kSectorBytes) - row_bytes);
-  }
   std::int64_t zeros = 0;
   if (asked_by == AskedBy::boxes) {
     const std::int64_t box_rows =

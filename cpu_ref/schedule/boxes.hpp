@@ -33,9 +33,9 @@ enum class AskedBy : std::uint8_t {
   /// Copies of 16 bytes past L1 (cp.async.cg): a sector comes for each 32 bytes of shared memory that a part
   /// of it goes to. Rows begin at such a place there; those of one number lie there as they lie in memory.
   copies,
-  /// The same of a part of each row of a matrix, whose rows are an odd number of 16 bytes. Parts begin at
-  /// whole sectors from the row's begin on.
-  copied_parts,
+  /// Rows that begin at sectors, with what fills the last one: N x N matrices in device memory. They are
+  /// stored as they are loaded.
+  padded_rows,
   /// Loads of panel_bytes that lie one after the other, from each row on where a row has several: the sectors
   /// that these touch.
   pieces,
@@ -56,7 +56,8 @@ struct Boxes {
   AskedBy asked_by = AskedBy::boxes;
   bool operator==(const Boxes&) const = default;
 
-  bool stored() const { return asked_by == AskedBy::stored_boxes; }
+  bool loaded() const { return asked_by != AskedBy::stored_boxes; }
+  bool stored() const { return asked_by == AskedBy::stored_boxes || asked_by == AskedBy::padded_rows; }
   /// What crosses beside the bytes of so many rows from `first` on, counted over the tensors of all heads.
   /// They are tiles of `tile_rows`, of which the last may be cut.
   /// @param numbers  whether a row is one number

@@ -134,7 +134,8 @@ bool TileProgram::evict_first(TensorName tensor) const {
 const Boxes* TileProgram::boxes_of(const Operand& operand) const {
   const auto found = std::find_if(boxes.begin(), boxes.end(), [&operand](const Boxes& one) {
     return one.tensor == operand.tensor &&
-           operand.kind == (one.stored() ? AccessKind::store : AccessKind::load);
+           (operand.kind == AccessKind::store ? one.stored()
+                                              : one.loaded() && operand.kind == AccessKind::load);
   });
   return found == boxes.end() ? nullptr : &*found;
 }
@@ -166,9 +167,11 @@ TileAccess TileProgram::access(const Operand& operand, int batch, int head, int 
   const int tensor_head = head / static_cast<int>(q_heads() / extent.heads);
   const std::int64_t first =
       by_m ? std::int64_t{m_block} * accessed.block_m : std::int64_t{n_block} * accessed.block_n;
+  const std::int64_t split = are_partial(operand.tensor) ? n_block : 0;
   const std::int64_t beside =
       boxes.empty() ? 0
-                    : filled_bytes(operand, batch * extent.heads + tensor_head, first, first + rows, cols);
+                    : filled_bytes(operand, (split * problem.batch + batch) * extent.heads + tensor_head,
+                                   first, first + rows, cols);
   return {operand.tensor,
           operand.kind,
           extent.indexing == TileIndexing::head ? 0 : batch,

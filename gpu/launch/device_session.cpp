@@ -66,12 +66,19 @@ void require_taken(const Kernel& row, const AttentionProblem& problem, Direction
   }
 }
 
-/// Of one head of a tensor. Heads of FlashAttention-1's m and l, which are nobody's but the kernels', begin
-/// at sectors, so that several rows can be loaded at once.
+/// From one row of a tensor to the next. Rows of N x N matrices, which are nobody's but the kernels', begin
+/// at sectors, so that tiles of them are whole sectors at any length.
+std::int64_t elements_of_row(const TensorExtent& extent) {
+  if (extent.indexing != TileIndexing::mn) return extent.cols;
+  return rounded_up(extent.cols * extent.element_bytes, kSectorBytes) / extent.element_bytes;
+}
+
+/// Of one head of a tensor. Heads of FlashAttention-1's m and l, which are the kernels' own too, begin at
+/// sectors, so that several rows can be loaded at once.
 std::int64_t elements_of_head(TensorName name, const TensorExtent& extent) {
   constexpr std::int64_t kRowsOfSector = 8;
   const bool own = name == TensorName::row_max || name == TensorName::row_sum;
-  return own ? ceil_div(extent.rows, kRowsOfSector) * kRowsOfSector : extent.rows * extent.cols;
+  return own ? rounded_up(extent.rows, kRowsOfSector) : extent.rows * elements_of_row(extent);
 }
 
 }  // namespace
@@ -137,7 +144,7 @@ DeviceTensor DeviceSession::device_tensor(TensorName name) const {
                       (extent.cols == problem_.head_dim || extent.cols == problem_.value_dim()) &&
                       extent.indexing != TileIndexing::mn;
   if (by_row) return {found->second.data(), per_batch, extent.cols, extent.heads * extent.cols};
-  return {found->second.data(), per_batch, per_head, extent.cols};
+  return {found->second.data(), per_batch, per_head, elements_of_row(extent)};
 }
 
 DeviceDescales DeviceSession::device_descales(TensorName of) const {

@@ -9,6 +9,15 @@
 
 namespace tilescope {
 
+/// LSE of the splits' results, of which the pass that combines asks for a q tile's at once.
+inline std::vector<Boxes> combined_lse(const TileProgram& combine) {
+  const int rows = combine.tile.block_m;
+  return {{.tensor = TensorName::lse_partial,
+           .rows = rows,
+           .panel_bytes = 4 * rows,
+           .asked_by = AskedBy::pieces}};
+}
+
 /// Rows of one number a query that a warp asks for at once, 32 of them.
 inline Boxes warp_piece(TensorName tensor) {
   constexpr int kRows = 32;
@@ -49,18 +58,17 @@ inline std::vector<Boxes> by_copies(const TileProgram& program, std::initializer
   return all;
 }
 
-/// Tiles of N x N matrices that it loads, one row of keys after the other.
-/// @return as above
-inline std::vector<Boxes> matrices_by_copies(const TileProgram& program) {
+/// N x N matrices, whose rows begin at sectors in device memory.
+/// @return nothing where they fill them
+inline std::vector<Boxes> padded_matrices(const AttentionProblem& problem) {
   using enum TensorName;
-  const std::int64_t row_bytes = element_bytes(program.problem.dtype) * program.problem.seqlen_k;
   std::vector<Boxes> all;
-  if (program.products.count() == 0 || row_bytes % kSectorBytes != kSectorBytes / 2) return all;
-  for (const TensorName matrix : {probs, dscores}) {
+  if (element_bytes(problem.dtype) * problem.seqlen_k % kSectorBytes == 0) return all;
+  for (const TensorName matrix : {scores, probs, dprobs, dscores}) {
     all.push_back({.tensor = matrix,
                    .rows = 1,
                    .panel_bytes = static_cast<int>(kSectorBytes),
-                   .asked_by = AskedBy::copied_parts});
+                   .asked_by = AskedBy::padded_rows});
   }
   return all;
 }

@@ -151,7 +151,7 @@ TEST_CASE("the layouts of the CUDA-core kernels") {
   }
   const Standard::RowLayout rows{Standard::padded_row(1001), 2};
   check_partition(
-      {{rows.warp_values(), Standard::kRowThreads / 32}, {rows.strip(0), 1004}, {rows.strip(1), 1004}},
+      {{rows.warp_values(), Standard::kRowThreads / 32}, {rows.strip(0), 1008}, {rows.strip(1), 1008}},
       rows.end());
 }
 

@@ -200,8 +200,9 @@ std::int64_t filled_bytes(const TileProgram& program, const Operand& operand, Pa
   const bool by_m = extent.cut_by_m(), owned = by_m == (program.axis == Axis::q);
   const TileShape tile = program.access_tile();
   const int tile_rows = by_m ? tile.block_m : tile.block_n;
-  // Heads whose tensors begin at the same place of a sector take the same: these come round.
-  const std::int64_t heads = p.batch * extent.heads;
+  // Heads whose tensors begin at the same place of a sector take the same: these come round. Splits of
+  // partial results lie one after the other, as heads do.
+  const std::int64_t heads = p.batch * extent.heads * extent.splits;
   const std::int64_t phases = std::min(
       heads, kSectorBytes / std::gcd(kSectorBytes, extent.rows * extent.cols * extent.element_bytes));
   const auto of_tiles = [&](int begin, int end) {  // of all heads
@@ -222,7 +223,7 @@ std::int64_t filled_bytes(const TileProgram& program, const Operand& operand, Pa
     if (part == Part::phase && !owned) {
       for (const TileRange& run : inner.runs()) beside += of_tiles(run.begin, run.end);
     } else if (part == Part::phase) {
-      beside += inner.count() * of_tiles(block, block + 1);
+      beside += inner.count() / extent.splits * of_tiles(block, block + 1);
     } else if (part == Part::epilogue) {
       beside += program.query_splits() * of_tiles(block, block + 1);
     } else if (program.has_prologue(0, block)) {

@@ -60,7 +60,7 @@ bool Decode::first_choice(const AttentionProblem& problem) {
 
 std::vector<Boxes> Decode::boxes(const TileProgram& program) {
   using enum TensorName;
-  if (program.name == PassName::combine) return {};
+  if (program.name == PassName::combine) return combined_lse(program);
   if (is_fp8(program.problem.kv_type())) return by_copies(program, {q});
   return by_copies(program, {q, k, v});
 }

@@ -61,7 +61,7 @@ std::vector<TileShape> MlaDecode::tile_choices(const AttentionProblem& problem, 
 }
 
 std::vector<Boxes> MlaDecode::boxes(const TileProgram& program) {
-  if (program.name == PassName::combine) return {};
+  if (program.name == PassName::combine) return combined_lse(program);
   return by_copies(program, {TensorName::q, TensorName::k});
 }
 

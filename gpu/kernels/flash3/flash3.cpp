@@ -109,6 +109,7 @@ std::vector<Boxes> Flash3::boxes(const TileProgram& program) {
     if (shape.output == Flash3Output::staged) all.push_back(stored(out, shape.out_tile()));
     return all;
   }
+  if (program.name == PassName::combine) return combined_lse(program);
   if (program.name == PassName::delta) return delta_boxes(program.problem);
   if (program.name != PassName::dkdvdq) return {};
   const Flash3BackwardShape shape = backward_shape(program);

@@ -17,12 +17,13 @@ __device__ inline VisibleBand dense(VisibleBand band) {
   return band;
 }
 
-/// One tile of an N x N matrix in slow memory, from its first row and column on.
+/// One tile of an N x N matrix in slow memory, from its first row and column on. What fills the last sector
+/// of a row is part of it: zeros, since K and V have zeros there.
 template <typename Element>
 __device__ inline GlobalRows<Element> matrix_rows(const KernelArguments& args, TensorName name, int batch,
                                                   int head, int first_query, int first_key) {
-  GlobalRows<Element> rows = {
-      args[name], batch, head, first_query, args.band.seqlen_q, args.band.seqlen_k - first_key};
+  const int cols = static_cast<int>(args[name].row_stride) - first_key;
+  GlobalRows<Element> rows = {args[name], batch, head, first_query, args.band.seqlen_q, cols};
   rows.data += first_key;
   return rows;
 }

@@ -22,8 +22,15 @@ __device__ inline float reduce_cta(float value, float* scratch, Combine combine)
   return value;
 }
 
-/// Calls step(key, quad of four entries) for this thread's quads of one row; those beyond the matrix are
-/// zero.
+/// A row of an N x N matrix, with the zeros that fill its last sector.
+template <typename Element>
+__device__ inline GlobalRows<Element> matrix_row(const KernelArguments& args, TensorName name, int batch,
+                                                 int head, int query) {
+  const int cols = static_cast<int>(args[name].row_stride);
+  return {args[name], batch, head, query, args.band.seqlen_q, cols};
+}
+
+/// Calls step(key, quad of four entries) for this thread's quads of one row.
 template <typename Element, typename Step>
 __device__ inline void for_each_row_quad(const GlobalRows<const Element>& row, Step&& step) {
   for (int col = 4 * static_cast<int>(threadIdx.x); col < row.cols; col += 4 * Standard::kRowThreads) {
@@ -53,10 +60,8 @@ __global__ void __launch_bounds__(Standard::kRowThreads)
   const auto larger = [](float a, float b) { return fmaxf(a, b); };
   const auto plus = [](float a, float b) { return a + b; };
   for (int query = work.first_block * block_m; query < end; ++query) {
-    const GlobalRows<const Element> scores(args[TensorName::scores], batch, head, query, args.band.seqlen_q,
-                                           args.band.seqlen_k);
-    const GlobalRows<Element> probs(args[TensorName::probs], batch, head, query, args.band.seqlen_q,
-                                    args.band.seqlen_k);
+    const auto scores = matrix_row<const Element>(args, TensorName::scores, batch, head, query);
+    const auto probs = matrix_row<Element>(args, TensorName::probs, batch, head, query);
     const VisibleKeys keys{band.first_key(query), band.last_key(query)};
     const auto masked = [&](int key, float4 s) -> float4 {
       return {keys.select(key, s.x, kMinusInfinity), keys.select(key + 1, s.y, kMinusInfinity),
@@ -104,11 +109,8 @@ __global__ void __launch_bounds__(Standard::kRowThreads)
                                                                     shared_memory() + layout.strip(1);
   const int end = min_of(args.band.seqlen_q, work.end_block * block_m);
   for (int query = work.first_block * block_m; query < end; ++query) {
-    const auto row_of = [&](TensorName name) {
-      return GlobalRows<const Element>(args[name], batch, head, query, args.band.seqlen_q,
-                                       args.band.seqlen_k);
-    };
-    const GlobalRows<const Element> probs = row_of(TensorName::probs), dprobs = row_of(TensorName::dprobs);
+    const auto probs = matrix_row<const Element>(args, TensorName::probs, batch, head, query);
+    const auto dprobs = matrix_row<const Element>(args, TensorName::dprobs, batch, head, query);
     const auto dropped = [&](int key, float4 dp) -> float4 {
       if (!args.dropout.active()) return dp;
       const Philox4 bits = args.dropout.bits(work.batch_head, query, key / 4);
@@ -126,8 +128,7 @@ __global__ void __launch_bounds__(Standard::kRowThreads)
       *reinterpret_cast<float4*>(dprobs_strip + key) = dp;
     });
     delta = reduce_cta(delta, scratch, [](float a, float b) { return a + b; });
-    const GlobalRows<Element> dscores(args[TensorName::dscores], batch, head, query, args.band.seqlen_q,
-                                      args.band.seqlen_k);
+    const auto dscores = matrix_row<Element>(args, TensorName::dscores, batch, head, query);
     for (int key = 4 * static_cast<int>(threadIdx.x); key < probs.cols; key += 4 * Standard::kRowThreads) {
       const float4 p = fits ? *reinterpret_cast<float4*>(probs_strip + key) : load_quad(probs, 0, key);
       const float4 dp =

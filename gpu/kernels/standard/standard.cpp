@@ -14,8 +14,7 @@ ProgramOptions Standard::default_options(const AttentionProblem& problem) {
 
 std::vector<Boxes> Standard::boxes(const TileProgram& program) {
   std::vector<Boxes> all = EarlyRung::boxes(program);
-  if (program.problem.dtype != ElementType::fp32) return all;  // loads, by way of registers
-  for (const Boxes& matrix : matrices_by_copies(program)) all.push_back(matrix);
+  for (const Boxes& matrix : padded_matrices(program.problem)) all.push_back(matrix);
   return all;
 }
 

@@ -65,9 +65,9 @@ struct Standard : EarlyRung {
   static constexpr int row_reads(PassName pass, std::int64_t seqlen_k) {
     return row_fits(pass, seqlen_k) ? 1 : pass == PassName::softmax ? 3 : 2;
   }
-  /// A row in shared memory is made of whole 16-byte chunks.
+  /// A row has what fills its last sector in slow memory, in 16 bits: 16 elements.
   TILESCOPE_HOST_DEVICE static constexpr std::int64_t padded_row(std::int64_t seqlen_k) {
-    return (seqlen_k + 3) / 4 * 4;
+    return (seqlen_k + 15) / 16 * 16;
   }
 };
 

@@ -24,12 +24,12 @@ __device__ inline VisibleBand all_visible(VisibleBand band) {
   return band;
 }
 
-/// An N x N matrix of a head, from one of its columns on.
+/// An N x N matrix of a head, from one of its columns on, with the zeros that fill the last sector of a row.
 __device__ inline GlobalRows matrix_columns(const KernelArguments& args, TensorName name, int batch, int head,
                                             int first_key) {
   const DeviceTensor& tensor = args[name];
   return {tensor.head<std::uint16_t>(batch, head) + first_key, tensor.row_stride, args.band.seqlen_q,
-          args.band.seqlen_k - first_key};
+          static_cast<int>(tensor.row_stride) - first_key};
 }
 
 /// This thread's part of the sum of a matrix's visible entries in shared memory, for the tile log.
@@ -107,7 +107,7 @@ __global__ __launch_bounds__(kProductThreads<kHeadDim>, kProductCtas<kHeadDim>) 
     product.scale(names.factor);
     stage_output<kType>(product_tile, product, warp * kMBlocks, 0, lane);
     __syncthreads();
-    store_tile<RowAccess::either, kTile.block_m, kThreads>(
+    store_tile<RowAccess::chunks, kTile.block_m, kThreads>(
         product_tile, matrix_columns(args, names.product, batch, head, first_key), first_query, thread);
   }
 }
@@ -157,7 +157,7 @@ __global__ __launch_bounds__(kProductThreads<kHeadDim>, kProductCtas<kHeadDim>) 
   const auto load = [&](int step) {
     if (step < steps) {
       const MatrixStep at = step_of(step);
-      load_tile<RowAccess::either, kTile.block_m, kThreads>(
+      load_tile<RowAccess::chunks, kTile.block_m, kThreads>(
           matrix(step), matrix_columns(args, names.matrix, batch, at.head, at.n_block * kTile.block_n),
           at.m_block * kTile.block_m, thread);
       load_tile<RowAccess::chunks, kDepth, kThreads>(rows(step), rows_of(names.rows, at.head, kByQuery),

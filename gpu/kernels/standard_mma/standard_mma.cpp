@@ -17,7 +17,7 @@ ProgramOptions StandardMma::default_options(const AttentionProblem& problem) {
 std::vector<Boxes> StandardMma::boxes(const TileProgram& program) {
   using enum TensorName;
   std::vector<Boxes> all = by_copies(program, {q, k, v, dout});
-  for (const Boxes& matrix : matrices_by_copies(program)) all.push_back(matrix);
+  for (const Boxes& matrix : padded_matrices(program.problem)) all.push_back(matrix);
   return all;
 }
 

@@ -112,18 +112,33 @@ std::int64_t sectors_asked(const Boxes& boxes, std::int64_t address, std::int64_
   return sectors;
 }
 
+/// Of the part of each row of an N x N matrix, where rows begin at sectors.
+std::int64_t padding_of_matrix_tile(const TileProgram& program, const TileAccess& access,
+                                    const TensorExtent& extent) {
+  const TileShape tile = program.access_tile();
+  const std::int64_t rows = std::min<std::int64_t>(tile.block_m, extent.rows - access.m_block * tile.block_m),
+                     cols = std::min<std::int64_t>(tile.block_n, extent.cols - access.n_block * tile.block_n);
+  return rows * ((cols * extent.element_bytes + 31) / 32 * 32 - cols * extent.element_bytes);
+}
+
 /// What crosses beside the bytes of an access, row by row.
 std::int64_t filled_by_rows(const TileProgram& program, const TileAccess& access) {
   std::int64_t bytes = 0;
   for (const Boxes& boxes : program.boxes) {
-    const AccessKind kind = boxes.stored() ? AccessKind::store : AccessKind::load;
-    if (boxes.tensor != access.tensor || access.kind != kind) continue;
+    const bool asked =
+        access.kind == AccessKind::store ? boxes.stored() : access.kind == AccessKind::load && boxes.loaded();
+    if (boxes.tensor != access.tensor || !asked) continue;
     const TensorExtent extent = program.extent(access.tensor);
+    if (boxes.asked_by == AskedBy::padded_rows) {
+      bytes += padding_of_matrix_tile(program, access, extent);
+      continue;
+    }
     const bool by_m = extent.indexing == TileIndexing::m;
     const TileShape tile = program.access_tile();
     const std::int64_t tile_rows = by_m ? tile.block_m : tile.block_n,
                        row_bytes = extent.cols * extent.element_bytes;
-    const std::int64_t head = access.batch * extent.heads + access.head;
+    const std::int64_t split = are_partial(access.tensor) ? access.n_block : 0,
+                       head = (split * program.problem.batch + access.batch) * extent.heads + access.head;
     const std::int64_t first = (by_m ? access.m_block : access.n_block) * tile_rows;
     if (boxes.asked_by != AskedBy::boxes) {
       const std::int64_t rows = std::clamp<std::int64_t>(extent.rows - first, 0, tile_rows);

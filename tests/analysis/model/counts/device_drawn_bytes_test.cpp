@@ -59,31 +59,30 @@ AttentionProblem draw(testing::ProblemGenerator& random, const Kernel& kernel, D
 
 std::vector<std::string> arguments_of(const Kernel& kernel, const AttentionProblem& p, Direction direction,
                                       const std::string& record) {
-  std::vector<std::string> words = {
-      "profile",
-      "--kernel",
-      std::string(kernel.name),
-      "--heads",
-      std::to_string(p.heads),
-      "--heads-kv",
-      std::to_string(p.heads_kv),
-      "--seqlen-q",
-      std::to_string(p.seqlen_q),
-      "--seqlen-k",
-      std::to_string(p.seqlen_k),
-      "--head-dim",
-      std::to_string(p.head_dim),
-      "--dtype",
-      std::string(to_string(p.dtype)),
-      "--pass",
-      direction == Direction::forward ? "fwd" : "bwd",
-      "--metrics",
-      kernel.algorithm == Algorithm::standard ? "traffic,causes,loads" : "traffic,causes",
-      "--closed-form",
-      "--no-verify",
-      "--quiet",
-      "--json",
-      record};
+  std::vector<std::string> words = {"profile",
+                                    "--kernel",
+                                    std::string(kernel.name),
+                                    "--heads",
+                                    std::to_string(p.heads),
+                                    "--heads-kv",
+                                    std::to_string(p.heads_kv),
+                                    "--seqlen-q",
+                                    std::to_string(p.seqlen_q),
+                                    "--seqlen-k",
+                                    std::to_string(p.seqlen_k),
+                                    "--head-dim",
+                                    std::to_string(p.head_dim),
+                                    "--dtype",
+                                    std::string(to_string(p.dtype)),
+                                    "--pass",
+                                    direction == Direction::forward ? "fwd" : "bwd",
+                                    "--metrics",
+                                    "traffic,causes",
+                                    "--closed-form",
+                                    "--no-verify",
+                                    "--quiet",
+                                    "--json",
+                                    record};
   if (p.shared_kv) words.insert(words.end(), {"--shared-kv", "--head-dim-v", std::to_string(p.value_dim())});
   if (p.causal) words.emplace_back("--causal");
   if (p.window_left >= 0) words.insert(words.end(), {"--window", std::to_string(p.window_left) + ",0"});
@@ -96,51 +95,7 @@ double left_over(std::int64_t measured, std::int64_t closed_form, std::int64_t c
          static_cast<double>(std::max<std::int64_t>(1, measured));
 }
 
-/// Whether tiles of rows that are multiples of 16 bytes are copied past registers (cp.async).
-bool copies_tiles(const Kernel& kernel, const AttentionProblem& problem) {
-  return kernel.math_unit == MathUnit::mma_sync || problem.dtype == ElementType::fp32;
-}
-
-/// What copies of Q, K, V and dO ask for, which GH100 counts with the loads: the sectors that each eight
-/// lanes touch.
-std::int64_t asked_by_copies(TileProgram program) {
-  using enum TensorName;
-  constexpr TensorName kCopied[] = {q, k, v, dout};
-  const AttentionProblem& problem = program.problem;
-  constexpr std::int64_t kLanesAtOnce = 128;  // eight of 16 bytes
-  const auto piece =
-      static_cast<int>(std::min(kLanesAtOnce, problem.head_dim * element_bytes(problem.dtype)));
-  program.boxes.clear();
-  for (const TensorName tensor : kCopied) {
-    program.boxes.push_back({.tensor = tensor, .rows = 1, .panel_bytes = piece, .asked_by = AskedBy::pieces});
-  }
-  std::int64_t bytes = 0;
-  for (const TensorTraffic& tensor : tensor_traffic(program)) {
-    if (std::ranges::find(kCopied, tensor.tensor) != std::end(kCopied))
-      bytes += tensor.load_bytes + tensor.filled_bytes;
-  }
-  return bytes;
-}
-
-/// What standard attention reads of sectors that it uses in part beyond what its tile program says: the rows
-/// of N x N matrices begin anywhere in sectors, and single loads ask for one several times.
-std::int64_t partly_read(const std::map<std::string, double>& metrics, const Kernel& kernel,
-                         const TileProgram& program) {
-  const auto asked = metrics.find("global_load_bytes"), data = metrics.find("loaded_data_bytes");
-  if (asked == metrics.end() || data == metrics.end()) return 0;
-  const auto loads = static_cast<std::int64_t>(asked->second - data->second);
-  if (program.products.count() > 0 && copies_tiles(kernel, program.problem)) {
-    constexpr std::int64_t kCopied = 16;
-    const std::int64_t row_bytes = program.problem.seqlen_k * element_bytes(program.problem.dtype);
-    const bool reads_matrix = program.name != PassName::scores && program.name != PassName::dprobs;
-    return reads_matrix && row_bytes % kCopied != 0 ? loads - asked_by_copies(program) : 0;
-  }
-  std::int64_t filled = 0;
-  for (const TensorTraffic& tensor : tensor_traffic(program)) filled += tensor.filled_bytes;
-  return std::max<std::int64_t>(0, loads - filled);
-}
-
-void check_pass(const PassRecord& pass, const Kernel& kernel, const std::vector<TileProgram>& programs) {
+void check_pass(const PassRecord& pass) {
   CAPTURE(pass.name);
   REQUIRE(pass.closed_form);
   REQUIRE(pass.measured);
@@ -150,11 +105,8 @@ void check_pass(const PassRecord& pass, const Kernel& kernel, const std::vector<
   const auto causes = counted_causes(metrics, *pass.closed_form);
   const auto served = metrics.find("l1_load_hit_bytes");
   const std::int64_t by_l1 = served == metrics.end() ? 0 : static_cast<std::int64_t>(served->second);
-  const auto program = std::ranges::find_if(
-      programs, [&pass](const TileProgram& each) { return to_string(each.name) == pass.name; });
-  const std::int64_t partly = program == programs.end() ? 0 : partly_read(metrics, kernel, *program);
   const double read = left_over(*pass.measured->sm_l2_read_bytes, pass.closed_form->sm_l2_read_bytes,
-                                sum_of(causes, true) - by_l1 + partly);
+                                sum_of(causes, true) - by_l1);
   const double written = left_over(*pass.measured->sm_l2_write_bytes, pass.closed_form->sm_l2_write_bytes,
                                    sum_of(causes, false));
   // Kv tiles that wait for each other look at their flags again and again, which the closed form has once.
@@ -186,11 +138,9 @@ TEST_CASE("measured SM<->L2 bytes are the closed form's and the counted causes',
         const auto result = testing::run_program(arguments_of(kernel, problem, direction, path));
         CAPTURE(result.err);
         REQUIRE(result.exit_code == 0);
-        const std::vector<TileProgram> programs =
-            kernel.programs(direction, problem, kernel.default_options(problem));
         for (const RunEntry& run : read_run_record(path).runs) {
           for (const PassRecord& pass : run.passes) {
-            check_pass(pass, kernel, programs);
+            check_pass(pass);
             ++passes;
           }
         }
