@@ -49,7 +49,7 @@ inline void draw_splits(ProgramOptions& options, TileShape tile, ProblemGenerato
 }
 
 /// Boxes of whole or half tiles load what they can, or copies, or pieces; boxes store results. Rows must be
-/// multiples of 16 bytes, without padding.
+/// multiples of 16 bytes, without padding; those of N x N matrices may begin at sectors.
 inline void draw_boxes(TileProgram& program, ProblemGenerator& random) {
   using enum TensorName;
   const TileShape tile = program.access_tile();
@@ -69,6 +69,13 @@ inline void draw_boxes(TileProgram& program, ProblemGenerator& random) {
       program.boxes.push_back(
           {tensor, tile.block_m, random.chance(0.5) ? 128 : 64, false, AskedBy::stored_boxes});
   }
+  for (const TensorName matrix : {scores, probs, dprobs, dscores}) {
+    const bool in_sectors = tile.block_n * element_bytes(program.problem.dtype) % kSectorBytes == 0;
+    if (in_sectors && random.chance(0.7))
+      program.boxes.push_back({matrix, 1, static_cast<int>(kSectorBytes), false, AskedBy::padded_rows});
+  }
+  if (program.name == PassName::combine)
+    program.boxes.push_back({lse_partial, tile.block_m, 4 * tile.block_m, false, AskedBy::pieces});
   const bool in_copies = program.problem.seqlen_q % 4 == 0;  // each head's numbers begin at 16 bytes
   for (const TensorName numbers : {lse, delta, row_max, row_sum}) {
     constexpr AskedBy kWays[] = {AskedBy::copies, AskedBy::pieces, AskedBy::aligned_copies,
