@@ -185,6 +185,7 @@ void DeviceSession::upload(TensorName name, const Tensor& source) {
   const DeviceTensor target = device_tensor(name);
   const std::size_t element = static_cast<std::size_t>(element_bytes(source.dtype()));
   const std::size_t row_bytes = static_cast<std::size_t>(source.shape().cols) * element;
+  if (extent_of(name).indexing == TileIndexing::mn) buffers_.at(name).zero(stream());  // what fills sectors
   for (std::int64_t batch = 0; batch < source.shape().batch; ++batch) {
     for (std::int64_t head = 0; head < source.shape().heads; ++head) {
       const std::int64_t offset = batch * target.batch_stride + head * target.head_stride;
