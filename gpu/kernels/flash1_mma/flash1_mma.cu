@@ -31,7 +31,10 @@ struct RunningRows {
         first(first),
         rows(args.band.seqlen_q),
         cols(args.head_dim),
-        lane(lane) {}
+        lane(lane) {
+    // Hidden from the optimiser, which would carry the addresses of O, l and m through all steps.
+    asm volatile("" : "+r"(this->batch), "+r"(this->head), "+r"(this->first), "+r"(this->lane));
+  }
   __device__ int row(int block, int half) const { return first + 16 * block + 8 * half + (lane >> 2); }
   __device__ bool has(int row) const { return row < rows; }
   __device__ float* value(const DeviceTensor& of, int row) const { return of.row<float>(batch, head, row); }
@@ -97,24 +100,26 @@ __device__ __forceinline__ void tile_softmax(WarpAccumulator<kMBlocks, kNBlocks>
 
 /// One step: S = Q K^T, its softmax, P V, and what that makes of O, l and m. Lines 8 to 13.
 template <ElementType kType, int kHeadDim, Features kFeatures, MmaForwardShape kShape>
-__device__ __forceinline__ void step(const KernelArguments& args, const RunningRows& rows, int first_key,
-                                     bool full, const TileLogEntry& entry, SharedTile<kHeadDim> q_tile,
-                                     SharedTile<kHeadDim> k_tile, SharedTile<kHeadDim> v_tile, int warp) {
+__device__ __forceinline__ void step(const KernelArguments& args, const CtaWork& work, int first_row,
+                                     int first_key, bool full, const TileLogEntry& entry,
+                                     SharedTile<kHeadDim> q_tile, SharedTile<kHeadDim> k_tile,
+                                     SharedTile<kHeadDim> v_tile, int thread) {
   constexpr int kMBlocks = kShape.warp_rows() / 16;
-  const int lane = rows.lane;
+  const int lane = thread % 32, warp = thread / 32;
   const float scale = exponent_scale(args);
   WarpAccumulator<kMBlocks, kShape.tile.block_n / 16> s;
   s.clear();
   multiply_abt<kType, kHeadDim>(s, LdmatrixByColumns<kHeadDim>(q_tile, lane).at(warp * kMBlocks, 0),
                                 LdmatrixByRows<kHeadDim>(k_tile, lane));
-  log_scores<false>(entry, args, args.band, s, rows.first, first_key, lane);
-  sign_and_mask(s, args, args.band, full, rows.first, first_key, lane);
+  log_scores<false>(entry, args, args.band, s, first_row, first_key, lane);
+  sign_and_mask(s, args, args.band, full, first_row, first_key, lane);
   TileRow tile[kMBlocks][2];
   tile_softmax(s, tile, scale);
   if (entry.open()) entry.add(&DeviceTileState::probs, block_sum(s, rounded<kType>));
   WarpAccumulator<kMBlocks, kHeadDim / 16> out;
   out.clear();
   multiply_probs<kType>(out, s, LdmatrixByColumns<kHeadDim>(v_tile, lane), AllBlocks{});
+  const RunningRows rows(args, work, first_row, lane);
 #pragma unroll
   for (int i = 0; i < kMBlocks; ++i) {
 #pragma unroll
@@ -160,32 +165,41 @@ __global__ __launch_bounds__(
   }
   int visited = 0;
   for (int n_block = work.first_block; n_block < work.end_block; ++n_block) {
-    const TileRange range = q_tiles(args.band, kTile, n_block);
+    // Found again at each step: registers hold S, P and O, and these would have to leave them.
+    const auto range = [&] {
+      int block = n_block;
+      asm volatile("" : "+r"(block));
+      return q_tiles(args.band, kTile, block);
+    };
+    const auto m_block_of = [&](int step) { return scan_tile(args.scan, range(), n_block, step); };
+    const int count = range().count();
     const auto q_tile = [&](int step) { return Tile{base + kLayout.q(step % 2)}; };
     const auto load_q = [&](int step) {
-      if (step < range.count()) {
+      if (step < count) {
         load(q_tile(step), kQRows, TensorName::q, work.first_head, args.band.seqlen_q,
-             scan_tile(args.scan, range, n_block, step) * kTile.block_m);
+             m_block_of(step) * kTile.block_m);
       }
       commit_copies();
     };
-    if (range.empty()) continue;
+    if (count == 0) continue;
     __syncthreads();  // the last step has read K, V and Q
     const int first_key = n_block * kTile.block_n;
     load(k_tile, kKvRows, TensorName::k, work.kv_head, args.band.seqlen_k, first_key);
     load(v_tile, kKvRows, TensorName::v, work.kv_head, args.band.seqlen_k, first_key);
     load_q(0);
-    for (int i = 0; i < range.count(); ++i) {
+    for (int i = 0; i < count; ++i) {
       note_step(args, visited);
       wait_for_copies<0>();
       __syncthreads();
       load_q(i + 1);
-      const int m_block = scan_tile(args.scan, range, n_block, i);
+      const int m_block = m_block_of(i);
+      int here = static_cast<int>(threadIdx.x);
+      asm volatile("" : "+r"(here));
       const TileLogEntry entry(tile_log<kFeatures>(args), visited++, work.batch, work.first_head, m_block,
                                n_block);
       step<kType, kHeadDim, kFeatures, kShape>(
-          args, RunningRows(args, work, m_block * kTile.block_m + warp_row, lane), first_key,
-          range.full(m_block), entry, q_tile(i), k_tile, v_tile, warp);
+          args, work, m_block * kTile.block_m + here / 32 * kShape.warp_rows(), first_key,
+          range().full(m_block), entry, q_tile(i), k_tile, v_tile, here);
     }
   }
 }
