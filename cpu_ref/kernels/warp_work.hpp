@@ -18,11 +18,12 @@ struct ProductPart {
 };
 
 struct WarpWork {
-  int warps = 0;          // of a CTA, that compute; 0: not known
-  int in_flight = 1;      // tiles of a warp: 2 where it multiplies one beside its arithmetic of another
-  bool ahead = false;     // what a CTA begins a block with arrives while it computes the one before
-  int skipping_rows = 0;  // that leave out tiles which they alone do not see; 0: a CTA's rows go together
-  int waits = 1;          // a tile: how often a warp waits for what others did, loading ones among them
+  int warps = 0;              // of a CTA, that compute; 0: not known
+  int in_flight = 1;          // tiles of a warp: 2 where it multiplies one beside its arithmetic of another
+  bool ahead = false;         // what a CTA begins a block with arrives while it computes the one before
+  int skipping_rows = 0;      // that leave out tiles which they alone do not see; 0: a CTA's rows go together
+  bool keeps_maxima = false;  // of scores, forward: looks for new ones only where a tile is masked
+  int waits = 1;              // a tile: how often a warp waits for what others did, loading ones among them
   std::int64_t exchanged_bytes = 0;        // a tile, that warps leave in shared memory for others
   std::vector<ProductPart> products = {};  // of a visited tile, one each
 };

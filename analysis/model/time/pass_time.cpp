@@ -23,30 +23,66 @@ constexpr double kLaunchedBeforeEnd = 2.5e-6;
 // drawn ones that it was judged by once (reports/prediction/times.md), up to 1.40.
 constexpr double kLeastOfPredicted = 0.87, kMostOfPredicted = 1.40;
 
-/// Tiles that a block of a CTA computes, of which `skipping_rows` see some by themselves: on the mean of
-/// them.
-double computed_tiles(const TileProgram& program, const CtaWork& work, int block, int skipping_rows) {
-  if (skipping_rows == 0) return program.inner_tiles(work, block).count();
+/// Of the tiles of a part, those that are not full for the CTA, which masks alike for all parts.
+int masked_tiles(const TileRuns& of_cta, const TileRuns& of_part) {
+  int full = 0;
+  for (const TileRange& cta : of_cta.runs()) {
+    for (const TileRange& part : of_part.runs())
+      full += std::max(0, std::min(cta.full_end, part.end) - std::max(cta.full_begin, part.begin));
+  }
+  return of_part.count() - full;
+}
+
+/// The same tiles where rows beyond the matrix ask for no mask.
+TileRuns without_ragged_rows(const TileProgram& program, const CtaWork& work, int block, TileRuns tiles) {
+  const Mask mask = program.problem.mask_of(work.batch);
+  if (program.axis != Axis::q || mask.regions().size() != 1) return tiles;
+  const int rows = static_cast<int>(program.q_rows()), block_m = program.tile.block_m;
+  const Interval seen = program.pack_gqa ? packed_queries(mask.seqlen_q(), program.tile, rows, block)
+                                         : Interval{block * block_m, std::min(rows, (block + 1) * block_m)};
+  const TileRange all =
+      detail::kv_tiles_of_rows(mask.regions().front(), program.tile, seen.begin, seen.end - 1, false);
+  return program.split_tiles(all, work.split);
+}
+
+/// Tiles of a block of a CTA, of which `skipping_rows` leave out those that they alone do not see.
+BlockSteps steps_of_block(const TileProgram& program, const CtaWork& work, int block,
+                          const CtaClocks& clocks) {
+  const int skipping_rows = clocks.skipping_rows;
+  TileRuns all = program.inner_tiles(work, block);
+  if (clocks.masks_keys_alone) all = without_ragged_rows(program, work, block, all);
+  BlockSteps steps;
+  steps.loaded = steps.computed = steps.most = all.count();
+  steps.masked = steps.most_masked = masked_tiles(all, all);
+  // Packed heads have rows of several: where a mask tells them apart, all go together.
+  if (skipping_rows == 0 || (program.pack_gqa && program.problem.masked())) return steps;
   const Mask mask = program.problem.mask_of(work.batch);
   const TileShape part{skipping_rows, program.tile.block_n};
-  const int parts = program.tile.block_m / skipping_rows;
-  const int last = static_cast<int>(ceil_div(program.q_rows(), static_cast<std::int64_t>(skipping_rows)));
-  int tiles = 0;
-  for (int i = parts * block; i < std::min(parts * (block + 1), last); ++i)
-    tiles += mask.kv_tiles(part, i).count();
-  return static_cast<double>(tiles) / parts;
+  const int parts = program.tile.block_m / skipping_rows, rows = static_cast<int>(program.q_rows());
+  steps.computed = steps.masked = steps.most = steps.most_masked = 0;
+  for (int i = parts * block; i < std::min(parts * (block + 1), ceil_div(rows, skipping_rows)); ++i) {
+    const TileRuns own = program.pack_gqa ? mask.packed_kv_tiles(part, rows, i) : mask.kv_tiles(part, i);
+    const double tiles = own.count(), masked = masked_tiles(all, own);
+    steps.computed += tiles / parts;
+    steps.masked += masked / parts;
+    if (tiles > steps.most || (tiles == steps.most && masked > steps.most_masked)) {
+      steps.most = tiles;
+      steps.most_masked = masked;
+    }
+  }
+  return steps;
 }
 
 /// Steps of each CTA, in the grid's order.
-std::vector<double> steps_of_ctas(const TileProgram& program, int skipping_rows) {
-  std::vector<double> steps;
+std::vector<BlockSteps> steps_of_ctas(const TileProgram& program, const CtaClocks& clocks) {
+  std::vector<BlockSteps> steps;
   for (std::int64_t cta = 0; cta < program.num_ctas(); ++cta) {
     const CtaWork work = program.work(cta);
-    double tiles = 0;
-    for (int block = work.first_block; block < work.end_block; ++block) {
-      tiles += computed_tiles(program, work, block, skipping_rows);
-    }
-    steps.push_back(tiles * program.heads_per_cta());
+    BlockSteps of_cta;
+    for (int block = work.first_block; block < work.end_block; ++block)
+      of_cta += steps_of_block(program, work, block, clocks);
+    of_cta *= program.heads_per_cta();
+    steps.push_back(of_cta);
   }
   return steps;
 }
@@ -61,7 +97,27 @@ double dram_bytes(const PassRecord& pass) {
 
 }  // namespace
 
-double end_of_ctas(const std::vector<double>& steps, std::int64_t slots, const CtaClocks& clocks,
+BlockSteps& BlockSteps::operator+=(const BlockSteps& other) {
+  computed += other.computed;
+  masked += other.masked;
+  most += other.most;
+  most_masked += other.most_masked;
+  loaded += other.loaded;
+  return *this;
+}
+
+BlockSteps& BlockSteps::operator*=(double times) {
+  for (double* of : {&computed, &masked, &most, &most_masked, &loaded}) *of *= times;
+  return *this;
+}
+
+double clocks_of_steps(const BlockSteps& steps, const CtaClocks& clocks) {
+  return std::max({steps.computed * clocks.between + steps.masked * clocks.masked,
+                   steps.most * clocks.alone + steps.most_masked * clocks.masked_alone,
+                   steps.loaded * clocks.loaded});
+}
+
+double end_of_ctas(const std::vector<BlockSteps>& steps, std::int64_t slots, const CtaClocks& clocks,
                    HandOut hand_out) {
   const auto count = static_cast<std::int64_t>(steps.size());
   std::int64_t next = 0;
@@ -88,8 +144,8 @@ double end_of_ctas(const std::vector<double>& steps, std::int64_t slots, const C
       if (block >= count) block = -1;
     }
     if (block < 0) continue;
-    const double made = steps[static_cast<std::size_t>(block)];
-    slot.free += clocks.end + (made > 0 ? clocks.begin + clocks.between * made : 0);
+    const double made = clocks_of_steps(steps[static_cast<std::size_t>(block)], clocks);
+    slot.free += clocks.end + (made > 0 ? clocks.begin + made : 0);
     ++slot.round;
     last = std::max(last, slot.free);
     waiting.push(slot);
@@ -114,11 +170,12 @@ std::optional<PredictedTime> predicted_time(const Kernel& kernel, const TileProg
   } else {
     const std::int64_t sms = machine.sm_count.value;
     const std::int64_t running = std::min(launched_together, program.num_ctas());
-    const auto clocks = cta_clocks(kernel, program, machine, static_cast<int>(ceil_div(running, sms)));
+    const auto clocks = cta_clocks(kernel, program, machine, running);
     if (!clocks) return std::nullopt;
-    const std::vector<double> steps = steps_of_ctas(program, clocks->skipping_rows);
+    const std::vector<BlockSteps> steps = steps_of_ctas(program, *clocks);
     const double all = clocks->once + end_of_ctas(steps, running, *clocks, program.hand_out());
-    const double multiplied = clocks->multiplied * std::accumulate(steps.begin(), steps.end(), 0.0);
+    double multiplied = 0;
+    for (const BlockSteps& of_cta : steps) multiplied += clocks->multiplied * of_cta.computed;
     // Before each launch that is timed cold, a sweep reads several times the L2, while tensor cores rest.
     const double swept = kSweptL2Multiples * static_cast<double>(machine.l2_bytes.value) /
                          machine.dram_bytes_per_second.value * machine.boost_hz();

@@ -14,10 +14,25 @@
 
 namespace tilescope {
 
+/// Tiles of a block.
+struct BlockSteps {
+  double computed = 0;               // on the mean of the parts that leave out tiles by themselves
+  double masked = 0;                 // of these, that the mask hides a part of
+  double most = 0, most_masked = 0;  // of the part that computes the most
+  double loaded = 0;                 // that some part computes
+
+  BlockSteps& operator+=(const BlockSteps& other);
+  BlockSteps& operator*=(double times);
+};
+
+/// From a block's first step to the end of its last one. The parts share the SM; the longest one takes as
+/// long as it would alone, and none goes on before its tile is there. [clocks]
+double clocks_of_steps(const BlockSteps& steps, const CtaClocks& clocks);
+
 /// Until the last of the pass's blocks ends, handed out as the program says. [clocks]
 /// @param steps  of each, in the order in which they begin
 /// @param slots  CTAs that run at once
-double end_of_ctas(const std::vector<double>& steps, std::int64_t slots, const CtaClocks& clocks,
+double end_of_ctas(const std::vector<BlockSteps>& steps, std::int64_t slots, const CtaClocks& clocks,
                    HandOut hand_out);
 
 /// Of a launch that finds the L2 cold.

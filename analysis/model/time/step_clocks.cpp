@@ -18,19 +18,38 @@ constexpr double kSharedBytesPerClock = 128;
 // Source: counters of flash3's backward pass on an H200, whose way into L2 is busy for 0.92 of the time with
 // 64 KiB of sums in 4383 clocks (gpu/kernels/flash3/NOTES.md).
 constexpr double kOutBytesPerClock = 32, kReductionCost = 1.95;
+// What an SM takes in at most, where few of them share the L2's rate. Source: arXiv:1804.06826, table 3.1,
+// from general knowledge: the way from L2 to L1 has 64 bytes a clock.
+constexpr double kInBytesPerClock = 64;
 // Source: the same notes, by clock: 130 of a barrier that is complete and 90 until the first WGMMA and from
 // the last; until a CTA asks for its first tile; from its end until the next one begins.
 constexpr double kClocksOfWait = 130 + 90, kUntilAsked = 1100, kBetweenCtas = 540;
 // Assumed: a wait for memory beyond the time that the bytes take, between an L2 hit and a miss.
 constexpr double kLatency = 600;
 
-double clocks_of_scores(const TileProgram& program, double scores, const Machine& machine) {
+// A masked score is compared with its row's first and last key, selected and, forward, given the scale's
+// sign. Source: SASS of sm90::mask_scores() and mask_transposed() for 64 scores a thread, sm_90a, CUDA 13.0:
+// 128 ISETP, 64 FSEL and, of the former, 64 FMUL.
+constexpr double kMaskCompared = 3, kMaskAdded = 1;
+
+double clocks_of_scores(const TileProgram& program, double scores, const Machine& machine,
+                        const WarpWork& work) {
   const bool forward = program.name == PassName::forward;
-  // Forward: scaled and less the maximum; summed; compared; P converted. Backward: scaled and less LSE; dP
-  // less delta; times P; P and dS converted.
-  const double added = forward ? 2 : 3, compared = forward ? 1.5 : program.name == PassName::dq ? 0.5 : 1;
+  // Forward: scaled and less the maximum; summed; compared, where maxima are not kept; P converted. Backward:
+  // scaled and less LSE; dP less delta; times P; P and dS converted.
+  const double added = forward ? 2 : 3, maxima = forward && !work.keeps_maxima ? 1 : 0;
+  const double compared = maxima + (forward || program.name == PassName::dq ? 0.5 : 1);
   const auto exponentials = static_cast<double>(machine.exponentials_per_clock_per_sm->value);
   return scores * (1 / exponentials + added / kFp32PerClock + compared / kComparedPerClock);
+}
+
+/// So much more where they are masked. Who keeps maxima looks for them there, and rescales O.
+double clocks_of_mask(const TileProgram& program, double scores, const WarpWork& work, double head_dim) {
+  const bool forward = program.name == PassName::forward, raised = forward && work.keeps_maxima;
+  const double rescaled = raised ? static_cast<double>(program.tile.block_m) * head_dim / kFp32PerClock : 0;
+  return scores * ((kMaskCompared + (raised ? 1 : 0)) / kComparedPerClock +
+                   (forward ? kMaskAdded / kFp32PerClock : 0)) +
+         rescaled;
 }
 
 /// Bytes of full tiles that cross between SM and L2, sums that are added as often as they cost.
@@ -47,6 +66,14 @@ double bytes_of(const TileProgram& program, const std::vector<Operand>& operands
   return bytes;
 }
 
+/// Steps of a group of warps per clock, where each is its share of a CTA's step and `masked` the clocks that
+/// a mask adds to that: by the units one after the other, or by shared memory, whichever is slower.
+double group_rate(const UnitClocks& step, double masked, double groups, double apart, int workers) {
+  const double arithmetic = (step.arithmetic + masked) / groups;
+  return std::min(steps_per_clock({step.tensor / groups, arithmetic, step.shared / groups}, apart, workers),
+                  steps_per_clock({(step.operands + step.shared) / groups, arithmetic}, apart, workers));
+}
+
 /// Of a head dimension that the kernel is compiled for, or the problem's.
 double compiled_head_dim(const Kernel& kernel, std::int64_t head_dim) {
   for (const int compiled : kernel.can.head_dims) {
@@ -58,7 +85,7 @@ double compiled_head_dim(const Kernel& kernel, std::int64_t head_dim) {
 }  // namespace
 
 std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& program, const Machine& machine,
-                                    int ctas_per_sm) {
+                                    std::int64_t ctas_at_once) {
   if (kernel.warp_work == nullptr || program.phases.empty() || !machine.l2_bytes_per_second ||
       !machine.exponentials_per_clock_per_sm)
     return std::nullopt;
@@ -75,46 +102,59 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
     loaded += bytes_of(program, phase, true);
     stored += bytes_of(program, phase, false);
   }
-  double operand_bytes = 0, volumes = 0;
+  // WGMMAs take their operands while they multiply; fragments of others are loaded before.
+  const bool by_wgmma = kernel.math_unit == MathUnit::wgmma;
+  double volumes = 0, operands = 0, tensor = 0;
+  // A WGMMA takes as long as its operands do, where these take longer. Source:
+  // m64nNk16 with both operands in shared memory takes max(N / 2, 16 + N / 4) clocks on an H100.
   for (const ProductPart& part : work.products) {
     const double volume = scores * (part.head_dim > 0 ? part.head_dim : compiled);
+    const double delivered = volume * static_cast<double>(element_bytes(program.problem.dtype)) *
+                             (1.0 / part.rows + (part.cols > 0 ? 1.0 / part.cols : 0.0)) /
+                             kSharedBytesPerClock;
+    const double multiplied = 2 * volume / flops_per_clock;
     volumes += volume;
-    operand_bytes += volume * static_cast<double>(element_bytes(program.problem.dtype)) *
-                     (1.0 / part.rows + (part.cols > 0 ? 1.0 / part.cols : 0.0));
+    operands += delivered;
+    tensor += by_wgmma ? std::max(multiplied, delivered) : multiplied / unit_share;
   }
-  const double in_rate =
-      machine.l2_bytes_per_second->value / static_cast<double>(machine.sm_count.value) / machine.boost_hz();
+  const std::int64_t sms = machine.sm_count.value;
+  const auto ctas_per_sm = static_cast<int>(ceil_div(ctas_at_once, sms));
+  const double in_rate = std::min(kInBytesPerClock, machine.l2_bytes_per_second->value / machine.boost_hz() /
+                                                        static_cast<double>(std::min(ctas_at_once, sms)));
 
   CtaClocks clocks;
   const double multiplied = 2 * volumes / flops_per_clock;
-  clocks.step.tensor = multiplied / unit_share;
-  clocks.step.arithmetic = clocks_of_scores(program, scores, machine);
-  // WGMMAs take their operands while they multiply; fragments of others are loaded before. What the copy
-  // engine sends is put into shared memory first.
-  const bool by_wgmma = kernel.math_unit == MathUnit::wgmma;
-  const double operands = operand_bytes / kSharedBytesPerClock;
+  clocks.step.tensor = tensor;
+  clocks.step.arithmetic = clocks_of_scores(program, scores, machine, work);
+  // What the copy engine sends is put into shared memory first.
   clocks.step.shared =
       (loaded + static_cast<double>(work.exchanged_bytes) + (by_wgmma ? 2 * stored / kReductionCost : 0)) /
       kSharedBytesPerClock;
-  if (by_wgmma) {
-    clocks.step.tensor = std::max(clocks.step.tensor, operands);
-  } else {
-    clocks.step.shared += operands;
-  }
+  (by_wgmma ? clocks.step.operands : clocks.step.shared) += operands;
   clocks.step.in = loaded / in_rate;
   clocks.step.out = stored / kOutBytesPerClock;
 
   constexpr int kQuartersOfSm = 4;
   const double groups = std::max(1.0, static_cast<double>(work.warps) / kQuartersOfSm);
   const int workers = static_cast<int>(std::lround(groups * ctas_per_sm)) * work.in_flight;
-  // A group's step is its share of the CTA's.
-  const double rate = steps_per_clock(
-      {clocks.step.tensor / groups, clocks.step.arithmetic / groups, clocks.step.shared / groups},
-      kClocksOfWait * work.waits, workers);
-  const double all = groups * ctas_per_sm / rate;
-  clocks.between = std::max({all, ctas_per_sm * clocks.step.in, ctas_per_sm * clocks.step.out});
+  const double mask = clocks_of_mask(program, scores, work, compiled);
+  const double apart = kClocksOfWait * work.waits;
+  clocks.loaded = ctas_per_sm * clocks.step.in;
+  const double least = std::max(clocks.loaded, ctas_per_sm * clocks.step.out);
+  const auto full = [&](double masked) {
+    return std::max(least, groups * ctas_per_sm / group_rate(clocks.step, masked, groups, apart, workers));
+  };
+  const auto alone = [&](double masked) {
+    return 1 / group_rate(clocks.step, masked, groups, apart, work.in_flight);
+  };
+  clocks.between = full(0);
+  clocks.masked = full(mask) - clocks.between;
+  clocks.alone = alone(0);
+  clocks.masked_alone = alone(mask) - clocks.alone;
   clocks.multiplied = multiplied;
   clocks.skipping_rows = work.skipping_rows;
+  // Rows that are not there raise no maximum that is kept.
+  clocks.masks_keys_alone = work.keeps_maxima;
 
   const double first_bytes =
       bytes_of(program, program.init, true) + bytes_of(program, program.prologue, true);

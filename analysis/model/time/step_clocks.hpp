@@ -15,26 +15,32 @@ namespace tilescope {
 struct UnitClocks {
   double tensor = 0;      // matrix products
   double arithmetic = 0;  // of scores: exponentials, maxima, sums, conversions
-  double shared = 0;      // bytes of shared memory
+  double operands = 0;    // bytes of shared memory that WGMMAs take while they multiply
+  double shared = 0;      // its other bytes
   double in = 0;          // bytes from L2
   double out = 0;         // bytes to L2
 };
 
 /// How a CTA of a pass over scores goes through its tiles. [clocks]
 struct CtaClocks {
-  UnitClocks step;     // alone
-  double between = 0;  // from a step to the next while the SM is full
-  double begin = 0;    // of a block, before its first step: what it waits for until its first tiles are there
-  double end = 0;      // behind its last: until what it has computed is stored
-  double once = 0;     // before the first block of a CTA that stays, and behind its last
-  int skipping_rows = 0;  // see WarpWork
-  double multiplied = 0;  // of a step, at the full rate of the tensor cores
+  UnitClocks step;          // alone
+  double between = 0;       // from a step to the next while the SM is full
+  double masked = 0;        // so much more where a step's scores are masked one by one
+  double alone = 0;         // of a group of warps, one to each quarter of the SM, that has it to itself
+  double masked_alone = 0;  // so much more, likewise
+  double loaded = 0;        // from a tile's arrival to the next one's
+  double begin = 0;  // of a block, before its first step: what it waits for until its first tiles are there
+  double end = 0;    // behind its last: until what it has computed is stored
+  double once = 0;   // before the first block of a CTA that stays, and behind its last
+  int skipping_rows = 0;          // see WarpWork
+  bool masks_keys_alone = false;  // rows beyond the matrix ask for no mask
+  double multiplied = 0;          // of a step, at the full rate of the tensor cores
 };
 
-/// @param ctas_per_sm  that run at once
+/// @param ctas_at_once  that run at once, as evenly over the SMs as they can
 /// @return nothing where the kernel's row does not say how its warps work, or the machine lacks a rate
 std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& program, const Machine& machine,
-                                    int ctas_per_sm);
+                                    std::int64_t ctas_at_once);
 
 /// Of a CTA of a pass without products: as often as its threads ask for 16 bytes each until they have its
 /// rows, they wait for them.

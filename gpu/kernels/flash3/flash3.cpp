@@ -175,6 +175,7 @@ WarpWork Flash3::warp_work(const TileProgram& program) {
             .in_flight = 2,
             .ahead = shape.q_stages > 1,
             .skipping_rows = shape.skips ? kRows : 0,
+            .keeps_maxima = true,
             .products = {{kRows, shape.own_keys()}, {kRows}}};
   }
   const Flash3BackwardShape shape = backward_shape(program);

@@ -58,6 +58,12 @@ TEST_CASE("a CTA begins where one has ended, by hand") {
   clocks.begin = 10;
   clocks.between = 2;
   clocks.end = 5;
+  const auto end_of_ctas = [](const std::vector<double>& tiles, std::int64_t slots, const CtaClocks& of,
+                              HandOut hand_out) {
+    std::vector<BlockSteps> steps;
+    for (const double made : tiles) steps.push_back({.computed = made});
+    return tilescope::end_of_ctas(steps, slots, of, hand_out);
+  };
   constexpr auto kRetires = HandOut::to_who_retires, kEnds = HandOut::to_who_ends;
   CHECK(end_of_ctas({10, 1, 1}, 2, clocks, kRetires) == 35);  // beside the long one two short ones: 17 + 17
   CHECK(end_of_ctas({1, 1, 10}, 2, clocks, kRetires) == 17 + 35);
@@ -66,6 +72,74 @@ TEST_CASE("a CTA begins where one has ended, by hand") {
   CHECK(end_of_ctas({10, 1, 1}, 2, clocks, kEnds) == 35);
   // 0 3 4 and 1 2 5: the third long one meets the second.
   CHECK(end_of_ctas({1, 10, 10, 1, 1, 1}, 2, clocks, HandOut::there_and_back) == 35 + 35 + 17);
+}
+
+TEST_CASE("a block takes what its SM, its longest part and its tiles take, by hand") {
+  CtaClocks clocks;
+  clocks.between = 10;
+  clocks.masked = 4;
+  clocks.alone = 6;
+  clocks.masked_alone = 3;
+  clocks.loaded = 2;
+  // Four parts that see the same: the SM is full.
+  CHECK(clocks_of_steps({8, 2, 8, 2, 8}, clocks) == 8 * 10 + 2 * 4);
+  // One part of four sees something: as long as it takes alone, not a quarter of the time of all.
+  CHECK(clocks_of_steps({2, 0.5, 8, 2, 8}, clocks) == 8 * 6 + 2 * 3);
+  // Each part sees other tiles: all of them have to come.
+  CHECK(clocks_of_steps({1, 0, 1, 0, 20}, clocks) == 20 * 2);
+}
+
+TEST_CASE("a window costs more than as many full tiles, ragged rows no more than whole ones") {
+  const Machine machine = load_machine("h200");
+  const Kernel& kernel = find_kernel("gpu:flash3");
+  const Direction direction = Direction::forward;
+  const auto seconds = [&](const AttentionProblem& problem) {
+    const auto passes =
+        plan_passes(kernel, problem, std::span(&direction, 1), kernel.default_options(problem), machine);
+    const RunEntry run = simulate_run(kernel, problem, passes, machine, {.replay = false});
+    return direction_total(run, direction).value().predicted.value().seconds;
+  };
+  AttentionProblem problem{.batch = 1,
+                           .heads = 33,  // whose tiles are eight for each SM
+                           .heads_kv = 33,
+                           .seqlen_q = 8192,
+                           .seqlen_k = 8192,
+                           .head_dim = 64,
+                           .dtype = ElementType::fp16};
+  const double full = seconds(problem);
+  problem.seqlen_q -= 1;  // one row of one tile
+  CHECK(seconds(problem) / full == doctest::Approx(1).epsilon(0.005));
+  problem.seqlen_q += 1;
+  problem.window_left = 64;
+  problem.window_right = 0;
+  const double window = seconds(problem);
+  problem.window_left = 1024;
+  // Per key that a row sees, a band of two tiles, both masked, costs more than one of seventeen.
+  CHECK(window / 65 > 2 * seconds(problem) / 1025);
+}
+
+TEST_CASE("packed heads cost what as many rows of one head cost") {
+  Machine machine = load_machine("h200-measured");
+  machine.l2_bytes_per_second->value *= 8;  // nobody waits for tiles
+  const Kernel& kernel = find_kernel("gpu:flash3");
+  const Direction direction = Direction::forward;
+  const auto seconds = [&](std::int64_t heads, std::int64_t queries, bool packed) {
+    const AttentionProblem problem{.batch = 24,
+                                   .heads = heads,
+                                   .heads_kv = 3,
+                                   .seqlen_q = queries,
+                                   .seqlen_k = 8192,
+                                   .head_dim = 96,
+                                   .dtype = ElementType::fp16};
+    ProgramOptions options = kernel.default_options(problem);
+    options.set_tile(direction, {128, 128});
+    options.splits = {};
+    options.pack_gqa = packed;
+    const auto passes = plan_passes(kernel, problem, std::span(&direction, 1), options, machine);
+    const RunEntry run = simulate_run(kernel, problem, passes, machine, {.replay = false});
+    return direction_total(run, direction).value().predicted.value().seconds;
+  };
+  CHECK(seconds(6, 512, true) / seconds(3, 1024, false) == doctest::Approx(1).epsilon(0.02));
 }
 
 TEST_CASE("more keys, slower memory and fewer SMs take longer") {

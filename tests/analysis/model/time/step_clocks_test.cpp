@@ -33,7 +33,8 @@ TileProgram program_of(const Kernel& kernel, const AttentionProblem& problem, Pa
 std::optional<CtaClocks> clocks_of(const char* name, const AttentionProblem& problem, PassName pass,
                                    const Machine& machine) {
   const Kernel& kernel = find_kernel(name);
-  return cta_clocks(kernel, program_of(kernel, problem, pass, kernel.default_options(problem)), machine, 1);
+  return cta_clocks(kernel, program_of(kernel, problem, pass, kernel.default_options(problem)), machine,
+                    machine.sm_count.value);
 }
 
 }  // namespace
@@ -56,7 +57,8 @@ TEST_CASE("a step's clocks are those of its products, scores and bytes by hand")
   const auto forward = clocks_of("gpu:flash3", long_problem(128), PassName::forward, machine);
   REQUIRE(forward);
   CHECK(forward->step.tensor == 2.0 * 2 * 128 * 128 * 128 / 4096);
-  CHECK(forward->step.arithmetic == doctest::Approx(128 * 128 * (1.0 / 16 + 2.0 / 128 + 1.5 / 64)));
+  CHECK(forward->step.arithmetic == doctest::Approx(128 * 128 * (1.0 / 16 + 2.0 / 128 + 0.5 / 64)));
+  CHECK(forward->masked > 0);
   CHECK(forward->step.out == 0);
   const double in_rate = machine.l2_bytes_per_second->value / 132 / 1.98e9;
   CHECK(forward->step.in == doctest::Approx(2 * 128 * 128 * 2 / in_rate));
@@ -74,6 +76,33 @@ TEST_CASE("a step's clocks are those of its products, scores and bytes by hand")
   CHECK(mma->step.tensor == doctest::Approx(2.0 * 2 * 128 * 64 * 128 / 4096 / 0.63));
   const double fragments = 2.0 * 128 * 64 * 128 * (2.0 / 32 + 1.0 / 64);
   CHECK(mma->step.shared == doctest::Approx((fragments + 2 * 64 * 128 * 2) / 128));
+}
+
+TEST_CASE("a product takes as long as its operands, and all bytes go through one shared memory, by hand") {
+  // S and dP of three warpgroups with 32 keys each: 16 KiB of Q or dO and 8 KiB of K or V a k-step of 64.
+  const auto backward =
+      clocks_of("gpu:flash3", long_problem(192), PassName::dkdvdq, load_machine("h200-measured"));
+  REQUIRE(backward);
+  const double volume = 64.0 * 96 * 192, multiplied = 2 * volume / 4096;
+  const double scores = volume * 2 * (1.0 / 64 + 1.0 / 32) / 128,
+               sums = volume * 2 * (1.0 / 64 + 1.0 / 96) / 128;
+  const double dq = volume * 2 * (1.0 / 64 + 1.0 / 64) / 128;
+  REQUIRE(scores > multiplied);
+  REQUIRE(sums < multiplied);
+  CHECK(backward->step.tensor == doctest::Approx(2 * scores + 2 * multiplied + std::max(multiplied, dq)));
+  CHECK(backward->step.operands == doctest::Approx(2 * scores + 2 * sums + dq));
+  CHECK(backward->between > backward->step.operands + backward->step.shared);
+  CHECK(backward->step.operands + backward->step.shared > backward->step.tensor);
+}
+
+TEST_CASE("a few SMs take in no more than their own ways do") {
+  const Machine machine = load_machine("h200-measured");
+  const Kernel& kernel = find_kernel("gpu:flash3");
+  const AttentionProblem problem = long_problem(128);
+  const TileProgram program = program_of(kernel, problem, PassName::forward, kernel.default_options(problem));
+  const auto few = cta_clocks(kernel, program, machine, 12), all = cta_clocks(kernel, program, machine, 132);
+  CHECK(few->step.in == doctest::Approx(2 * 128 * 128 * 2 / 64.0));
+  CHECK(all->step.in > few->step.in);
 }
 
 TEST_CASE("head dimensions cost what they are padded to") {
