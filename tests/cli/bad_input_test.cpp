@@ -107,6 +107,12 @@ TEST_CASE("bad kernels and tiles are refused by every command that takes them") 
       {{"simulate", "--pack-gqa", "on", "--tile", "256x64", "--causal", "--kernel", "gpu:flash3", "--dtype",
         "bf16"},
        {"gpu:flash3", "packs heads under a mask only in q tiles of 64 rows", "runs on cpu:flash2"}});
+  check_refused_by(
+      {{"simulate", "--kernel", "gpu:flash3", "--dtype", "bf16", "--mask", "sink:4", "--window", "99,0"}},
+      {{{"--head-dim", "192"},
+        {"gpu:flash3", "up to head_dim 128 alone", "runs on cpu:standard", "gpu:flash2-mma"}},
+       {{"--splits", "2"}, {"gpu:flash3", "keys whole", "runs on cpu:flash2"}},
+       {{"--pass", "bwd"}, {"gpu:flash3", "no mask beside causal", "runs on cpu:standard"}}});
 }
 
 TEST_CASE("a flag with a word, and a kernel that has none to stand beside, are refused with what is meant") {

@@ -62,6 +62,9 @@ CASES = [
     ("gpu:flash2-mma", 131, 133, 72, "fp16", "fwd+bwd", "--heads 3 --heads-kv 3 --head-dim-v 128"),
     ("gpu:flash3", 300, 333, 192, "bf16", "fwd", "--causal --head-dim-v 128"),
     ("gpu:flash3", 200, 200, 136, "fp16", "fwd", "--head-dim-v 72"),
+    ("gpu:flash3", 256, 256, 64, "fp16", "fwd", "--causal --mask documents:70,0,150,36"),
+    ("gpu:flash3", 256, 200, 128, "bf16", "fwd", "--mask block-causal:48"),
+    ("gpu:flash3 --heads 4", 256, 640, 64, "bf16", "fwd", "--mask blocks:128;0,2;1,3,4"),
     ("gpu:split-k", 131, 133, 56, "fp16", "fwd", "--heads 3 --heads-kv 3"),
 ]
 

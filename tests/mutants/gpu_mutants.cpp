@@ -228,6 +228,11 @@ std::vector<Case> prepare_cases() {
       many.batch = 50;
       many.seqlen_k = 40;
       add_case(kernel, Direction::forward, many, InputKind::normal, std::nullopt, cases);
+      AttentionProblem tables = causal;  // a full tile between partial ones
+      tables.seqlen_q = 300;
+      tables.seqlen_k = 700;
+      tables.mask = {MaskKind::prefix, {300}};
+      add_case(kernel, Direction::forward, tables, InputKind::normal, std::nullopt, cases);
       AttentionProblem three = causal;  // the third kv tile of a q tile waits for two
       three.seqlen_k = 3 * kernel.default_options(causal)[PassName::dkdvdq].tile.block_n - 1;
       add_case(kernel, Direction::backward, three, InputKind::normal, BackwardOrder::ordered, cases);

@@ -137,6 +137,12 @@ std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const P
            "192 "
            "and head_dim_v 72 to 128";
   }
+  if (flash3_has_tables(problem) &&
+      (is_fp8(problem.dtype) || problem.head_dim > kFlash3TablesHeadDim || flash3_has_values(problem) ||
+       splits || options.pack_gqa || options.variant != Variant::own)) {
+    return "has masks beside causal and windows in 16 bits up to head_dim 128 alone, with values of as many "
+           "columns, keys whole and heads unpacked";
+  }
   if (is_fp8(problem.dtype) && (splits || options.pack_gqa)) {
     return "splits keys and packs heads of 16-bit types alone";
   }
@@ -145,6 +151,10 @@ std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const P
     return "packs heads under a mask only in q tiles of 64 rows, and of 128 at head_dim 72 to 96";
   }
   return std::nullopt;
+}
+
+int Flash3::bit_reads(const TileProgram& program) {
+  return program.name == PassName::forward && flash3_has_tables(program.problem) ? 1 : 0;
 }
 
 LaunchShape Flash3::launch_shape(const TileProgram& program) {

@@ -26,8 +26,9 @@ struct Flash3 {
   /// The copy engine takes rows of whole 16-byte chunks: head dimensions that are multiples of 8, in fp8
   /// of 16.
   static constexpr Capabilities can{
-      .forward = kFeatures | FeatureSet{Feature::fp8e4m3, Feature::fp8e5m2, Feature::descales,
-                                        Feature::split_keys, Feature::packed_heads, Feature::value_dim},
+      .forward =
+          kFeatures | FeatureSet{Feature::fp8e4m3, Feature::fp8e5m2, Feature::descales, Feature::split_keys,
+                                 Feature::packed_heads, Feature::value_dim, Feature::mask_rules},
       .backward = kFeatures | FeatureSet{Feature::query_splits},
       .head_dims = kFlash3HeadDims,
       .row_bytes_multiple = 16};
@@ -57,6 +58,8 @@ struct Flash3 {
   static std::vector<TileShape> tile_choices(const AttentionProblem&, PassName);
   /// Splits and packed heads are those of 16-bit types, packed heads under a mask those of low q tiles.
   static std::optional<std::string> lack(const AttentionProblem&, const ProgramOptions&);
+  /// Under a mask that is no band, one instance finds its tiles in tables.
+  static int bit_reads(const TileProgram&);
   /// What produce() and produce_tiles() load.
   static std::vector<Boxes> boxes(const TileProgram&);
   static LaunchShape launch_shape(const TileProgram&);

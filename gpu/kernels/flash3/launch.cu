@@ -144,6 +144,10 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
       }
       return launch_backward<kType, Flash3BackwardChoice<kBackwardDim>>(program, arguments, stream);
     }
+    if (flash3_has_tables(program.problem)) {
+      return launch_forward<kType, Flash3TableChoice<(kHeadDim <= 64 ? 64 : 128)>>(program, arguments,
+                                                                                   stream);
+    }
     if (flash3_has_values_shape(program.problem)) {
       return launch_forward<kType, Flash3ValuesChoice>(program, arguments, stream);
     }

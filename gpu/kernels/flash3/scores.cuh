@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What gpu:flash3 asks about scores, each asked here alone, by all of its passes:
 //
-//   the band    seen_band(): which keys a query of a batch entry sees. Another mask enters here
+//   the band    seen_band(): which keys a query of a batch entry sees
 //   the tiles   Flash3Item::tiles(), kv_tiles_of_warpgroup(), q_tiles_seen(), kv_tiles_before(): which tiles
-//               that means; of these, TileRange::full() says which need no mask. A mask with several
-//               intervals gives several ranges
+//               that means; of these, TileRange::full() says which need no mask
 //   the mask    mask_rows(), mask_columns(): scores in registers, queries as rows or as columns
+//   tables      Flash3TableTiles, Flash3Visit (forward/tables.cuh) and mask_rows_by_bits(): the tiles and the
+//               mask where it is no band. Another mask is another table, which its file of
+//               cpu_ref/schedule/masks/ gives
 //   the score   score_exponent() (primitives/common/score.cuh): what P's exponent is. A modifier (soft cap, a
 //               bias) changes it there and the maximum with it: raise_to() of forward/softmax.cuh; backward,
 //               dS takes the derivative as a factor
@@ -58,6 +60,31 @@ __device__ __forceinline__ void mask_rows(float (&scores)[kScores], float score_
                                           int first_query, int first_key, int thread) {
   sm90::mask_scores(scores, score_sign, seen_band_of_head<kShape>(args), first_query, first_key, thread,
                     kMinusInfinity, kShape.packs_masked ? args.head_rows : 0);
+}
+
+/// What a thread's two rows see of a partial tile of 128 keys, a bit each.
+struct SeenBits {
+  uint4 rows[2];
+};
+/// Forward, where the mask is a table's: the same by bits.
+template <int kScores>
+__device__ __forceinline__ void mask_rows_by_bits(float (&scores)[kScores], float score_sign,
+                                                  const SeenBits& seen, int thread) {
+  static_assert(kScores == 64);
+  const int shift = sm90::accumulator_entry(computed_again(thread), 0).col;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const uint4& row = seen.rows[half];
+    const std::uint32_t words[4] = {row.x >> shift, row.y >> shift, row.z >> shift, row.w >> shift};
+#pragma unroll
+    for (int i = 2 * half; i < kScores; i += 4) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int key = sm90::accumulator_entry(0, i + e).col;  // behind the thread's first
+        scores[i + e] = words[key / 32] >> key % 32 & 1 ? score_sign * scores[i + e] : kMinusInfinity;
+      }
+    }
+  }
 }
 
 /// Backward, whose exponent's scale has the sign: what makes an exponent of -inf.

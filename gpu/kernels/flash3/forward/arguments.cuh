@@ -43,6 +43,7 @@ struct Flash3ForwardArguments {
   WorkCounter* counter = nullptr;
   DeviceTileLog log;  // of observed instances
   StepClock clock;
+  DeviceVisits visits;  // of shapes with tables
 };
 
 /// One q tile of one head, as the producer hands it to the consumers.
@@ -100,6 +101,14 @@ struct Flash3Shared {
   }
   __device__ __forceinline__ auto k() const { return sm90::Pipe<kLayout.k>(base); }
   __device__ __forceinline__ auto v() const { return sm90::Pipe<kLayout.v>(base); }
+  /// Of tables: the tile that a K buffer has and the place of its bits, and how many tiles the item of a Q
+  /// buffer visits.
+  __device__ __forceinline__ sm90::SharedAddress visit(int k_stage) const {
+    return base + kLayout.visits + 8 * k_stage;
+  }
+  __device__ __forceinline__ sm90::SharedAddress visit_count(int q_index) const {
+    return base + kLayout.visits + 8 * kShape.kv_stages + 4 * q_index;
+  }
   /// What the second part of the keys gives, from a thread to its twin.
   __device__ __forceinline__ auto part() const { return sm90::Pipe<kLayout.part>(base); }
 };

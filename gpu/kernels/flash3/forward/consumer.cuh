@@ -25,6 +25,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
   using Walk = Flash3ForwardWalk<kShape>;
   using Walk::args, Walk::shared, Walk::group, Walk::thread, Walk::row_group, Walk::q, Walk::k, Walk::v;
   using Walk::item, Walk::range, Walk::own_begin, Walk::own_end, Walk::kBlockN, Walk::kSplits, Walk::kSkips;
+  using Walk::kTables, Walk::visit, Walk::look_at_tile;
   using Walk::lane, Walk::first_query, Walk::release_q, Walk::release_k;
   using Walk::release_v, Walk::needs_mask, Walk::skip_k, Walk::skip_v, Walk::skip_tiles, Walk::look_at_item;
   static constexpr int kHeadDim = kShape.head_dim, kValueDim = kShape.values();
@@ -79,6 +80,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
     sm90::commit_wgmma();
   }
   __device__ __forceinline__ int n_block(int step) const {
+    if constexpr (kTables) return visit.tile;
     return scan_tile(args.scan, range, item.wave_parity(), step);
   }
   /// Where its rows' maxima stand in the tile log.
@@ -86,6 +88,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
     return kSplits ? group * kShape.tile.block_m : first_query(item) - item.block * kShape.tile.block_m;
   }
   __device__ __forceinline__ void mask_tile(int step) {
+    if constexpr (kTables) return mask_rows_by_bits(scores, args.score_sign, visit.bits, thread);
     const int block = n_block(step);
     mask_rows<kShape>(scores, args.score_sign, args, first_query(item), block * kBlockN + own_key, thread);
   }
@@ -161,6 +164,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
     sm90::fence_wgmma();
     multiply_scores(k.stage());
     pass_ping_pong();
+    look_at_tile(k.stage());
     sm90::wait_for_wgmma<0>();
     first_softmax();
   }
@@ -179,6 +183,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
     multiply_scores(k_stage);
     multiply_values();
     pass_ping_pong();
+    look_at_tile(k_stage);
     // Asked early, since the answer takes a while.
     k.advance();
     const auto next_v = v.place.next();
@@ -271,6 +276,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
         multiply_values();
         multiply_scores(k.stage());
         pass_ping_pong();
+        look_at_tile(k.stage());
         sm90::wait_for_wgmma<1>();
         release_v();
         if constexpr (kSkips) skip_v(unseen + own_begin);

@@ -50,6 +50,7 @@ inline Flash3ForwardArguments flash3_common_arguments(const KernelArguments& arg
   out.counter = args.counter;
   out.log = args.log;
   out.clock = args.clock;
+  out.visits = args.visits;
   return out;
 }
 

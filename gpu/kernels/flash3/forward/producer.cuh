@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gpu/kernels/flash3/forward/arguments.cuh"
+#include "gpu/kernels/flash3/forward/tables.cuh"
 #include "gpu/primitives/sm90/fragments.hpp"
 #include "gpu/primitives/sm90/tma.cuh"
 
@@ -28,11 +29,12 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
   auto k = shared.k();
   auto v = shared.v();
   /// Hands an item, and its rows of Q if there is something to compute, to the warpgroups.
-  const auto hand_over = [&](const Flash3Item& item, bool with_rows) {
+  const auto hand_over = [&](const Flash3Item& item, bool with_rows, [[maybe_unused]] int tiles) {
     for (int group = 0; group < kShape.row_groups(); ++group) {
       const auto of_group = q.of_ring(group);
       of_group.wait_empty("a free Q buffer");
       items[of_group.index()] = item;
+      if constexpr (kShape.tables) store_word(shared.visit_count(of_group.index()), tiles);
       const int row = item.template first_query<kShape>(group);
       if (with_rows && row < args.band.seqlen_q) {
         load_tile(of_group.buffer(), args.q, of_group.full(), kQTile, row, item.head, item.batch(args),
@@ -46,6 +48,7 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
   // Which item an index means takes divisions: it is found out while the item before is computed.
   volatile Flash3Item& ahead = items[kShape.q_buffers()];
   unsigned flipped = 0;
+  [[maybe_unused]] Flash3TableTiles found;  // of the item ahead, and then of the item
   const auto look_ahead = [&](int index) {
     if (index < static_cast<int>(args.grid.size())) {
       const WorkItem work = args.grid.item(index);
@@ -59,6 +62,7 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
       ahead.block = work.block;
       ahead.place = 4u * static_cast<unsigned>(index) + flipped + static_cast<unsigned>(work.wave_parity);
       flipped ^= 2u;
+      if constexpr (kShape.tables) found.look_up(args, ahead.part, work);
     } else {
       ahead.block = -1;
     }
@@ -67,13 +71,18 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
   for (;;) {
     const Flash3Item item{ahead.part, ahead.head, ahead.block, ahead.place};
     if (item.block < 0) break;
-    const TileRange range = item.template tiles<kShape>(args);
+    const TileRange range = [&] {
+      if constexpr (kShape.tables) return found.range();
+      return item.template tiles<kShape>(args);
+    }();
     const int batch = item.batch(args), kv_head = item.head / args.group_size;
     const auto first_key = [&](int step) {
+      if constexpr (kShape.tables) return found.tile(step) * kShape.tile.block_n;
       return scan_tile(args.scan, range, item.wave_parity(), step) * kShape.tile.block_n;
     };
     const auto load_k = [&](int step) {
       k.wait_empty("a free K buffer");
+      if constexpr (kShape.tables) found.take_next(args, step, shared.visit(k.stage()));
       load_tile(k.buffer(), args.k, k.full(), kKTile, first_key(step), kv_head, batch, CacheHint::evict_last);
       k.advance();
     };
@@ -83,7 +92,7 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
       v.advance();
     };
     if (!range.empty()) load_k(0);
-    hand_over(item, !range.empty());
+    hand_over(item, !range.empty(), range.count());
     // Who ends first takes the next item: asked near the end, but so early that the answer is there in time.
     constexpr int kTilesBefore = 2;
     const int asks = range.count() - kTilesBefore;
@@ -101,7 +110,7 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
     const int next = static_cast<int>(gridDim.x) + taken;
     look_ahead(next);
   }
-  hand_over({0, 0, -1, 0}, false);
+  hand_over({0, 0, -1, 0}, false, 0);
   return v;
 }
 

@@ -48,6 +48,7 @@ struct Flash3ForwardShape {
   bool packs_masked = false;  // a group's heads may be packed under a mask, too: 1 % of whole tiles' time
   bool overlaps = true;       // a softmax runs beside P V of the tile before, of the same warpgroup
   int value_dim = 0;          // columns of V and O; 0: head_dim
+  bool tables = false;        // kv tiles are found in tables (VisitTables), which serve every mask
 
   constexpr int v_stages() const { return kv_stages; }
   constexpr int row_groups() const { return tile.block_m / 64; }
@@ -76,7 +77,8 @@ struct Flash3ForwardLayout {
   gpu::sm90::PipeLayout
       part;  // where keys are split: O in fp32, maxima and sums of the second part, by thread
   int out = 0;
-  int items = 0;  // 16 bytes a Q buffer, and for one ahead
+  int items = 0;   // 16 bytes a Q buffer, and for one ahead
+  int visits = 0;  // of tables: a K buffer's tile and the place of its bits, a Q buffer's number of tiles
   int end = 0;
 
   constexpr explicit Flash3ForwardLayout(const Flash3ForwardShape& shape) {
@@ -87,6 +89,7 @@ struct Flash3ForwardLayout {
     out = shared.take(shape.output == Flash3Output::staged ? shape.warps() * shape.out_tile().bytes() : 0);
     part = shared.take_buffers(1, shape.splits_keys ? 128 * 4 * (shape.values() / 2 + 4) : 0);
     items = shared.take(16 * (shape.q_buffers() + 1));
+    visits = shared.take(shape.tables ? 8 * shape.kv_stages + 4 * shape.q_buffers() : 0);
     shared.take_barriers(q, k, v, part);
     end = shared.end;
   }
@@ -180,6 +183,24 @@ struct Flash3ValuesChoice {
 };
 static_assert(Flash3ForwardLayout(flash3_values_shape()).end <= kSm90SharedBytes);
 
+/// Masks beside a band, at head dimensions up to kFlash3TablesHeadDim: tiles of 128 x 128, of whose bits a
+/// thread has two rows of 16 bytes each. A warpgroup computes whatever its tile visits.
+inline constexpr int kFlash3TablesHeadDim = 128;
+constexpr Flash3ForwardShape flash3_table_shape(int head_dim) {
+  Flash3ForwardShape shape{{128, 128}, head_dim, head_dim <= 64 ? 4 : 2, 2};
+  shape.tables = true;
+  return shape;
+}
+template <int kHeadDim>
+struct Flash3TableChoice {
+  static constexpr Flash3ForwardShape shape = flash3_table_shape(kHeadDim);
+};
+static_assert(Flash3ForwardLayout(flash3_table_shape(64)).end <= kSm90SharedBytes);
+static_assert(Flash3ForwardLayout(flash3_table_shape(128)).end <= kSm90SharedBytes);
+
+/// Whether the forward pass of a problem finds its tiles in tables.
+inline bool flash3_has_tables(const AttentionProblem& problem) { return problem.mask.any(); }
+
 /// Whether V has columns of another number than K.
 inline bool flash3_has_values(const AttentionProblem& problem) {
   return problem.value_dim() != problem.head_dim;
@@ -195,6 +216,7 @@ inline bool flash3_has_values_shape(const AttentionProblem& problem) {
 }
 inline Flash3ForwardShape flash3_forward_shape(const AttentionProblem& problem,
                                                Flash3Height height = Flash3Height::whole) {
+  if (flash3_has_tables(problem)) return flash3_table_shape(problem.head_dim <= 64 ? 64 : 128);
   if (flash3_has_values_shape(problem)) return flash3_values_shape();
   return flash3_forward_shape(static_cast<int>(problem.head_dim), height);
 }

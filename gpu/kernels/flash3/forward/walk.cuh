@@ -5,6 +5,7 @@
 
 #include "gpu/kernels/flash3/forward/arguments.cuh"
 #include "gpu/kernels/flash3/forward/producer.cuh"
+#include "gpu/kernels/flash3/forward/tables.cuh"
 #include "gpu/primitives/common/score.cuh"
 #include "gpu/primitives/sm90/pipe.cuh"
 
@@ -14,7 +15,9 @@ template <Flash3ForwardShape kShape>
 struct Flash3ForwardWalk {
   static constexpr int kBlockN = kShape.tile.block_n;
   static constexpr bool kSplits = kShape.splits_keys, kSkips = kShape.skips;
+  static constexpr bool kTables = kShape.tables;
   static_assert(!kSkips || !kShape.ping_pong);
+  static_assert(!kTables || (!kSkips && !kSplits && !kShape.packs_masked));
 
   const Flash3ForwardArguments& args;
   Flash3Shared<kShape> shared;
@@ -29,6 +32,7 @@ struct Flash3ForwardWalk {
   // Steps [full_begin, full_end) of the walk need no mask; this warpgroup's rows see those in [own_begin,
   // own_end).
   int full_begin = 0, full_end = 0, own_begin = 0, own_end = 0;
+  Flash3Visit<kTables> visit;  // where tables tell the steps: the one whose scores are computed
 
   __device__ __forceinline__ int lane() const { return thread % 32; }
   __device__ __forceinline__ int first_query(const Flash3Item& of) const {
@@ -41,7 +45,14 @@ struct Flash3ForwardWalk {
   // ... and, of Q, each of its lanes has read the item that came with it.
   __device__ __forceinline__ void release_q() { q.release(); }
 
-  __device__ __forceinline__ bool needs_mask(int step) { return step < full_begin || step >= full_end; }
+  __device__ __forceinline__ bool needs_mask(int step) {
+    if constexpr (kTables) return visit.partial() || args.score_sign < 0.0f;
+    return step < full_begin || step >= full_end;
+  }
+  /// The tile of the K buffer that scores are computed from. Its bits arrive meanwhile.
+  __device__ __forceinline__ void look_at_tile(int k_stage) {
+    if constexpr (kTables) visit.look(args, shared.visit(k_stage), 64 * group, thread);
+  }
   /// Gives back what this warpgroup does not need. It waits for it all the same: an arrival belongs to a
   /// phase.
   __device__ __forceinline__ void skip_k(int count) {
@@ -75,6 +86,11 @@ struct Flash3ForwardWalk {
     q.wait_full("Q");
     item = items[q.index()];
     if (item.block < 0) return false;
+    if constexpr (kTables) {
+      range = {0, load_word(shared.visit_count(q.index())), 0, 0};
+      own_end = range.count();
+      return own_end > 0;
+    }
     range = item.template tiles<kShape>(args);
     if (range.empty()) return false;
     // The mask gives scores their sign.

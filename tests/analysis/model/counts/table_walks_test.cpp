@@ -60,6 +60,31 @@ TEST_CASE("gpu:flash2-mma's bytes with masks and modifiers are those of its tile
   }
 }
 
+TEST_CASE(
+    "gpu:flash3's bytes with masks of runs are those of its tiles and tables, whatever the tile's end") {
+  testing::ProblemGenerator random(39);
+  const Kernel& kernel = find_kernel("gpu:flash3");
+  for (int i = 0; i < kRandomWalks; ++i) {
+    AttentionProblem problem = random.masked(random.problem({128, 128}));
+    problem.dtype = i % 2 == 0 ? ElementType::fp16 : ElementType::bf16;
+    problem.head_dim = 8 * random.between(1, 16);
+    if (!problem.mask.any()) continue;
+    CAPTURE(describe(problem));
+    const ProgramOptions options = kernel.default_options(problem);
+    REQUIRE_FALSE(kernel.refusal(problem, Direction::forward, options).has_value());
+    const TileProgram program = kernel.programs(Direction::forward, problem, options).front();
+    CHECK(program.bit_reads == 1);
+    CHECK(program.tile == TileShape{128, 128});
+    std::int64_t words = 0;
+    for (std::int64_t cta = 0; cta < program.num_ctas(); ++cta) words += table_sectors(program, cta);
+    TileProgram of_tiles = program;
+    of_tiles.words.pass.asked -= words;
+    const std::int64_t reads = closed_form_bytes(program).sm_l2_read_bytes;
+    CHECK(reads - closed_form_bytes(of_tiles).sm_l2_read_bytes == 32 * words);
+    CHECK(simulate_pass(program, {}).sm_l2_read_bytes() == reads);
+  }
+}
+
 TEST_CASE("a problem without masks of runs and modifiers walks no tables, and has the tiles that it had") {
   const Kernel& kernel = find_kernel("gpu:flash2-mma");
   AttentionProblem problem{.heads = 2, .heads_kv = 2, .seqlen_q = 512, .seqlen_k = 512, .causal = true};

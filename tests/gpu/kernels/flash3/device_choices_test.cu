@@ -14,6 +14,7 @@
 #include "gpu/kernels/flash3/forward/launch.cuh"
 #include "gpu/launch/device_error.hpp"
 #include "tests/gpu/device/device_cases.hpp"
+#include "tests/random_problems.hpp"
 
 using namespace tilescope;
 using namespace tilescope::gpu;
@@ -107,6 +108,29 @@ void check_forward() {
       judge_on_device(reference, row, options, Direction::forward, false);
       ++count;
     }
+  }
+}
+
+/// Masks of tables, observed: of rules drawn by chance round the tile's edges, with several items a CTA.
+template <sm90::WgmmaType kType, int kHeadDim>
+void check_tables() {
+  using Choice = Flash3TableChoice<kHeadDim>;
+  const Kernel row = row_of<launch<kType, Choice, Flash3BackwardChoice<kHeadDim>>>();
+  constexpr unsigned kSeed = 37 + kHeadDim;
+  CAPTURE(kSeed);
+  testing::ProblemGenerator random(kSeed);
+  constexpr int kCases = 10;
+  for (int i = 0; i < kCases; ++i) {
+    AttentionProblem problem = problem_of<kType, Choice>({.seqlen_q = random.between(1, 400),
+                                                          .seqlen_k = random.between(100, 500),
+                                                          .scale = i % 4 == 3 ? -0.1 : 0.125,
+                                                          .less = i % 3 == 2 ? 24 : 0});
+    problem = random.masked(problem);
+    if (!problem.mask.any()) continue;
+    CAPTURE(describe(problem));
+    ProgramOptions options = Flash3::default_options(problem);
+    options.scan = i % 3 == 0 ? Scan::ascending : Scan::descending;
+    judge_on_device(row, problem, options, Direction::forward, false);
   }
 }
 
@@ -222,6 +246,10 @@ TEST_CASE("flash3 forward: 64 rows whose keys two warpgroups share") {
   check_forward<sm90::WgmmaType::bf16, Forward<128, true>>();
   check_forward<sm90::WgmmaType::fp16, Forward<192, true>>();
   check_forward<sm90::WgmmaType::bf16, Forward<256, true>>();
+}
+TEST_CASE("flash3 forward: tiles of tables") {
+  check_tables<sm90::WgmmaType::fp16, 64>();
+  check_tables<sm90::WgmmaType::bf16, 128>();
 }
 TEST_CASE("flash3 backward: head_dim 64") { check_both_orders<64>(); }
 TEST_CASE("flash3 backward: persistent CTAs") {
