@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <sstream>
+#include <string>
+#include <string_view>
 
 #include "analysis/report/document/report_document.hpp"
 
@@ -39,10 +41,17 @@ std::vector<std::string> heading_lines(const std::string& heading) {
   return lines;
 }
 
-/// The style sheet in one line: it stands in every figure.
+/// The style sheet in one line, without spaces that separate nothing: it stands in every figure.
 std::string compact_style() {
-  std::string style{embedded_file("templates/figure.css")};
-  std::ranges::replace(style, '\n', ' ');
+  constexpr std::string_view kSeparators = "{};:,";
+  const auto separates = [&](char c) { return kSeparators.find(c) != std::string_view::npos; };
+  std::string style;
+  for (const char c : embedded_file("templates/figure.css")) {
+    const bool space = c == ' ' || c == '\n';
+    if (space && (style.empty() || style.back() == ' ' || separates(style.back()))) continue;
+    if (separates(c) && style.ends_with(' ')) style.pop_back();
+    style += space ? ' ' : c;
+  }
   return style;
 }
 
