@@ -51,7 +51,7 @@ class TileNumbering {
     const std::int64_t head = static_cast<std::int64_t>(group.batch) * t.heads + group.head / t.group_size;
     const int row_tile = t.by_m ? group.m_block : group.n_block;
     const auto phase = static_cast<std::size_t>(head * t.rows + row_tile * t.tile_rows) % kPhases;
-    const bool last_col = t.col_tiles > 1 && group.n_block == t.col_tiles - 1;
+    const bool last_col = group.n_block == t.col_tiles - 1;
     return t.filled_bytes[operand.kind == AccessKind::store][phase][row_tile == t.row_tiles - 1][last_col];
   }
 
