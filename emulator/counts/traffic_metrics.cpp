@@ -37,6 +37,7 @@ void TrafficCounter::add_metrics(KernelCounts& counts, const Report& report) con
       {"l1_load_hit_bytes", bytes_of(sum.l1_hits)},
       {"shared_wavefronts", static_cast<double>(sum.wavefronts)},
       {"warp_instructions", static_cast<double>(report.steps)},
+      {"asking_instructions", static_cast<double>(report.asking_steps)},
   };
 }
 

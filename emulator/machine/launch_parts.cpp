@@ -30,6 +30,7 @@ std::vector<LaunchPart> parts_of(const Launch& launch, const Options& options) {
 
 void add(Report& sum, const Report& part) {
   sum.steps += part.steps;
+  sum.asking_steps += part.asking_steps;
   sum.global_sectors_read += part.global_sectors_read;
   sum.global_sectors_written += part.global_sectors_written;
   sum.shared_wavefronts += part.shared_wavefronts;

@@ -141,7 +141,9 @@ void Turn::scatter(std::size_t index) {
 }
 
 void Turn::poll(LaneMask lanes) {
-  progressed_ |= warp_.since_poll > kAskingLoop;
+  const bool asks_again = warp_.since_poll <= kAskingLoop;
+  progressed_ |= !asks_again;
+  if (asks_again) warp_.cta.run.report.asking_steps += warp_.since_poll;
   warp_.since_poll = 0;
   resting_ |= lanes;
 }
