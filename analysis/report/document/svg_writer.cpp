@@ -55,6 +55,19 @@ std::string compact_style() {
   return style;
 }
 
+/// The style sheet without the colours, .c0 ... of looks.hpp, that a drawing has no element of.
+std::string style_of(const std::string& drawing) {
+  std::string style = compact_style();
+  for (int colour = 0;; ++colour) {
+    const std::string rule = fmt::format(".c{}{{", colour);
+    if (style.find(rule) == std::string::npos) return style;
+    const bool drawn = drawing.find(fmt::format("c{}\"", colour)) != std::string::npos ||
+                       drawing.find(fmt::format("c{} ", colour)) != std::string::npos;
+    for (std::size_t at = style.find(rule); !drawn && at != std::string::npos; at = style.find(rule))
+      style.erase(at, style.find('}', at) + 1 - at);
+  }
+}
+
 }  // namespace
 
 std::string to_svg(const Figure& figure) {
@@ -98,7 +111,8 @@ std::string to_svg(const Figure& figure) {
       "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" viewBox=\"0 0 {0} {1}\" width=\"{2}\" "
       "height=\"{3}\" role=\"img\">\n<title>{4}</title>\n<style>{5}</style>\n"
       "<rect class=\"bg\" width=\"{0}\" height=\"{1}\"/>\n{6}{7}</svg>\n",
-      width, y, scale * width, scale * y, escape_markup(figure.title), compact_style(), markers, body);
+      width, y, scale * width, scale * y, escape_markup(figure.title), style_of(markers + body), markers,
+      body);
 }
 
 }  // namespace tilescope
