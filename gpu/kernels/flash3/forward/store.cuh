@@ -53,13 +53,22 @@ __device__ __forceinline__ void store_rows(const Flash3ForwardArguments& args, F
   }
 }
 
-/// The same for rows that see no key, by the same way, so that as many bytes leave.
-template <sm90::WgmmaType kType, Flash3ForwardShape kShape>
-__device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& args,
-                                                 Flash3Shared<kShape> shared, const Flash3Item& item,
-                                                 int query, int warp, int lane) {
-  constexpr float kZeros[kShape.values() / 2] = {};
-  store_rows<kType, kShape>(args, shared, item, Flash3Rows{}, kZeros, query, warp, lane);
+/// The same for rows that see no key.
+template <sm90::WgmmaType kType>
+__device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& args, const Flash3Item& item,
+                                                 int query, int lane) {
+  for (int row = query; row < min(query + 16, args.band.seqlen_q); ++row) {
+    if (args.out_parts.data) {
+      float* part = args.out_parts.row<float>(item.part, item.head, row);
+      for (int col = lane; col < args.out_cols; col += 32) part[col] = 0.0f;
+    } else {
+      std::uint16_t* out = args.out_rows.row(item.part, item.head, row);
+      for (int col = lane; col < args.out_cols; col += 32) out[col] = 0;
+    }
+    if (lane == 0) {
+      args.lse[item.part * args.lse_batch_stride + item.head * args.lse_head_stride + row] = kMinusInfinity;
+    }
+  }
 }
 
 __device__ __forceinline__ void store_number(std::uint32_t address, float x) {

@@ -44,16 +44,4 @@ __device__ __forceinline__ void store_lse(const Flash3ForwardArguments& args, co
   }
 }
 
-/// O and LSE of rows that see no key.
-__device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& args, const Flash3Item& item,
-                                                 int query, int lane) {
-  for (int row = query; row < min(query + 16, args.band.seqlen_q); ++row) {
-    std::uint16_t* out = args.out_rows.row(item.part, item.head, row);
-    for (int col = lane; col < args.out_cols; col += 32) out[col] = 0;
-    if (lane == 0) {
-      args.lse[item.part * args.lse_batch_stride + item.head * args.lse_head_stride + row] = kMinusInfinity;
-    }
-  }
-}
-
 }  // namespace tilescope::gpu::detail
