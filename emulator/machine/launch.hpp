@@ -51,8 +51,7 @@ struct Race {
 struct Report {
   std::map<std::string, std::uint64_t> instructions;  // by opcode, counted once a warp
   std::uint64_t steps = 0;                            // their sum
-  std::uint64_t asking_steps =
-      0;  // of these in loops that ask again what was not yet done: a matter of timing
+  std::uint64_t asking_steps = 0;                     // of these, in loops that ask again: a matter of timing
   std::uint64_t global_sectors_read = 0, global_sectors_written = 0;  // of 32 bytes, before any cache
   std::uint64_t shared_wavefronts = 0;
   std::vector<std::uint64_t> executed;       // by instruction of the kernel

@@ -4,6 +4,7 @@
 // are computed like all others, as library matrix products would be.
 #pragma once
 
+#include "gpu/kernels/standard/rows.cuh"
 #include "gpu/kernels/standard/standard.hpp"
 #include "gpu/primitives/common/step_clock.cuh"
 #include "gpu/primitives/common/work_item.cuh"
@@ -15,17 +16,6 @@ namespace tilescope::cuda_cores {
 __device__ inline VisibleBand dense(VisibleBand band) {
   band.left = band.right = kUnbounded;
   return band;
-}
-
-/// One tile of an N x N matrix in slow memory, from its first row and column on. What fills the last sector
-/// of a row is part of it: zeros, since K and V have zeros there.
-template <typename Element>
-__device__ inline GlobalRows<Element> matrix_rows(const KernelArguments& args, TensorName name, int batch,
-                                                  int head, int first_query, int first_key) {
-  const int cols = static_cast<int>(args[name].row_stride) - first_key;
-  GlobalRows<Element> rows = {args[name], batch, head, first_query, args.band.seqlen_q, cols};
-  rows.data += first_key;
-  return rows;
 }
 
 /// Calls step(row, col, quad) for this thread's 16-byte chunks of a tile in shared memory.

@@ -22,12 +22,15 @@ __device__ inline float reduce_cta(float value, float* scratch, Combine combine)
   return value;
 }
 
-/// A row of an N x N matrix, with the zeros that fill its last sector.
+/// Rows of an N x N matrix in slow memory, from one of its columns on. What fills the last sector of a row is
+/// part of it: zeros, since K and V have zeros there.
 template <typename Element>
-__device__ inline GlobalRows<Element> matrix_row(const KernelArguments& args, TensorName name, int batch,
-                                                 int head, int query) {
-  const int cols = static_cast<int>(args[name].row_stride);
-  return {args[name], batch, head, query, args.band.seqlen_q, cols};
+__device__ inline GlobalRows<Element> matrix_rows(const KernelArguments& args, TensorName name, int batch,
+                                                  int head, int first_query, int first_key = 0) {
+  const int cols = static_cast<int>(args[name].row_stride) - first_key;
+  GlobalRows<Element> rows = {args[name], batch, head, first_query, args.band.seqlen_q, cols};
+  rows.data += first_key;
+  return rows;
 }
 
 /// Calls step(key, quad of four entries) for this thread's quads of one row.
@@ -60,8 +63,8 @@ __global__ void __launch_bounds__(Standard::kRowThreads)
   const auto larger = [](float a, float b) { return fmaxf(a, b); };
   const auto plus = [](float a, float b) { return a + b; };
   for (int query = work.first_block * block_m; query < end; ++query) {
-    const auto scores = matrix_row<const Element>(args, TensorName::scores, batch, head, query);
-    const auto probs = matrix_row<Element>(args, TensorName::probs, batch, head, query);
+    const auto scores = matrix_rows<const Element>(args, TensorName::scores, batch, head, query);
+    const auto probs = matrix_rows<Element>(args, TensorName::probs, batch, head, query);
     const VisibleKeys keys{band.first_key(query), band.last_key(query)};
     const auto masked = [&](int key, float4 s) -> float4 {
       return {keys.select(key, s.x, kMinusInfinity), keys.select(key + 1, s.y, kMinusInfinity),
@@ -109,8 +112,8 @@ __global__ void __launch_bounds__(Standard::kRowThreads)
                                                                     shared_memory() + layout.strip(1);
   const int end = min_of(args.band.seqlen_q, work.end_block * block_m);
   for (int query = work.first_block * block_m; query < end; ++query) {
-    const auto probs = matrix_row<const Element>(args, TensorName::probs, batch, head, query);
-    const auto dprobs = matrix_row<const Element>(args, TensorName::dprobs, batch, head, query);
+    const auto probs = matrix_rows<const Element>(args, TensorName::probs, batch, head, query);
+    const auto dprobs = matrix_rows<const Element>(args, TensorName::dprobs, batch, head, query);
     const auto dropped = [&](int key, float4 dp) -> float4 {
       if (!args.dropout.active()) return dp;
       const Philox4 bits = args.dropout.bits(work.batch_head, query, key / 4);
@@ -128,7 +131,7 @@ __global__ void __launch_bounds__(Standard::kRowThreads)
       *reinterpret_cast<float4*>(dprobs_strip + key) = dp;
     });
     delta = reduce_cta(delta, scratch, [](float a, float b) { return a + b; });
-    const auto dscores = matrix_row<Element>(args, TensorName::dscores, batch, head, query);
+    const auto dscores = matrix_rows<Element>(args, TensorName::dscores, batch, head, query);
     for (int key = 4 * static_cast<int>(threadIdx.x); key < probs.cols; key += 4 * Standard::kRowThreads) {
       const float4 p = fits ? *reinterpret_cast<float4*>(probs_strip + key) : load_quad(probs, 0, key);
       const float4 dp =

@@ -28,15 +28,15 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
   auto q = shared.q();
   auto k = shared.k();
   auto v = shared.v();
-  /// Hands an item, and its rows of Q if there is something to compute, to the warpgroups.
-  const auto hand_over = [&](const Flash3Item& item, bool with_rows, [[maybe_unused]] int tiles) {
+  /// Hands an item, and its rows of Q if it has tiles to compute, to the warpgroups.
+  const auto hand_over = [&](const Flash3Item& item, int tiles) {
     for (int group = 0; group < kShape.row_groups(); ++group) {
       const auto of_group = q.of_ring(group);
       of_group.wait_empty("a free Q buffer");
       items[of_group.index()] = item;
       if constexpr (kShape.tables) store_word(shared.visit_count(of_group.index()), tiles);
       const int row = item.template first_query<kShape>(group);
-      if (with_rows && row < args.band.seqlen_q) {
+      if (tiles > 0 && row < args.band.seqlen_q) {
         load_tile(of_group.buffer(), args.q, of_group.full(), kQTile, row, item.head, item.batch(args),
                   CacheHint::evict_first);
       } else {  // of rows beyond the matrix nothing is stored, whatever the buffer holds
@@ -92,7 +92,7 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
       v.advance();
     };
     if (!range.empty()) load_k(0);
-    hand_over(item, !range.empty(), range.count());
+    hand_over(item, range.count());
     // Who ends first takes the next item: asked near the end, but so early that the answer is there in time.
     constexpr int kTilesBefore = 2;
     const int asks = range.count() - kTilesBefore;
@@ -110,7 +110,7 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
     const int next = static_cast<int>(gridDim.x) + taken;
     look_ahead(next);
   }
-  hand_over({0, 0, -1, 0}, false, 0);
+  hand_over({0, 0, -1, 0}, 0);
   return v;
 }
 
