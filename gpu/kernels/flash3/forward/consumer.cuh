@@ -100,7 +100,8 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
       if constexpr (kSkips) skip_tiles(range.count());
       if constexpr (kSkips && kObserved) log_left_out(*this, 0, range.count());
       if (!kSplits || group == 0) {
-        store_empty_rows<kType>(args, item, first_query(item) + 16 * (thread / 32), lane());
+        store_empty_rows<kShape>(args, shared, item, first_query(item) + 16 * (thread / 32),
+                                 4 * row_group + thread / 32, lane());
       }
       release_q();
     }

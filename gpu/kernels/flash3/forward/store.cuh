@@ -5,11 +5,38 @@
 #include "gpu/kernels/flash3/forward/arguments.cuh"
 #include "gpu/kernels/flash3/forward/producer.cuh"
 #include "gpu/kernels/flash3/forward/softmax.cuh"
+#include "gpu/primitives/common/computed_again.cuh"
 #include "gpu/primitives/sm90/fences.cuh"
 #include "gpu/primitives/sm90/stage_accumulator.cuh"
 #include "gpu/primitives/sm90/tma.cuh"
 
 namespace tilescope::gpu::detail {
+
+/// Where a warp puts its 16 rows of O together, once its last boxes have been read.
+template <Flash3ForwardShape kShape>
+__device__ __forceinline__ std::uint32_t free_rows(Flash3Shared<kShape> shared, int warp, int lane) {
+  if (lane == 0) sm90::wait_for_store_reads<0>();
+  __syncwarp();
+  return shared.base + Flash3Shared<kShape>::kLayout.out + computed_again(warp) * kShape.out_tile().bytes();
+}
+
+/// The copy engine takes them from there.
+template <Flash3ForwardShape kShape>
+__device__ __forceinline__ void store_boxes(const Flash3ForwardArguments& args, const Flash3Item& item,
+                                            std::uint32_t tile, int query, int lane) {
+  constexpr sm90::PanelTile kTile = kShape.out_tile();
+  sm90::fence_async_proxy();
+  __syncwarp();
+  if (lane == 0 && query < args.band.seqlen_q) {
+#pragma unroll
+    for (int panel = 0; panel < kTile.panels(); ++panel) {
+      sm90::store_box(args.out, tile + panel * kTile.panel_bytes(), panel * kTile.panel_cols(), query,
+                      item.head, item.part);
+    }
+    sm90::commit_stores();
+  }
+  __syncwarp();
+}
 
 /// A warp's 16 rows of O, from row `query` on, and their LSE. A split's part of O is in fp32.
 template <sm90::WgmmaType kType, Flash3ForwardShape kShape>
@@ -17,6 +44,7 @@ __device__ __forceinline__ void store_rows(const Flash3ForwardArguments& args, F
                                            const Flash3Item& item, const Flash3Rows& rows,
                                            const float (&out)[kShape.values() / 2], int query, int warp,
                                            int lane) {
+  lane = computed_again(lane);  // once an item, not in registers while tiles are
   if (lane % 4 == 0) {
     float* lse = args.lse + item.part * args.lse_batch_stride + item.head * args.lse_head_stride;
 #pragma unroll
@@ -34,27 +62,13 @@ __device__ __forceinline__ void store_rows(const Flash3ForwardArguments& args, F
     sm90::store_rows_direct<kType>(out, args.out_rows.row(item.part, item.head, query),
                                    args.out_rows.row_stride, args.band.seqlen_q - query, args.out_cols, lane);
   } else {
-    constexpr sm90::PanelTile kTile = kShape.out_tile();
-    const std::uint32_t tile = shared.base + Flash3Shared<kShape>::kLayout.out + warp * kTile.bytes();
-    if (lane == 0) sm90::wait_for_store_reads<0>();
-    __syncwarp();
-    sm90::stage_rows<kType, kTile, kShape.values()>(out, tile, lane);
-    sm90::fence_async_proxy();
-    __syncwarp();
-    if (lane == 0 && query < args.band.seqlen_q) {
-#pragma unroll
-      for (int panel = 0; panel < kTile.panels(); ++panel) {
-        sm90::store_box(args.out, tile + panel * kTile.panel_bytes(), panel * kTile.panel_cols(), query,
-                        item.head, item.part);
-      }
-      sm90::commit_stores();
-    }
-    __syncwarp();
+    const std::uint32_t tile = free_rows<kShape>(shared, warp, lane);
+    sm90::stage_rows<kType, kShape.out_tile(), kShape.values()>(out, tile, lane);
+    store_boxes<kShape>(args, item, tile, query, lane);
   }
 }
 
-/// The same for rows that see no key.
-template <sm90::WgmmaType kType>
+/// Zeros and -infinity as O and LSE of a warp's rows that see no key, one number after the other.
 __device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& args, const Flash3Item& item,
                                                  int query, int lane) {
   for (int row = query; row < min(query + 16, args.band.seqlen_q); ++row) {
@@ -68,6 +82,27 @@ __device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& a
     if (lane == 0) {
       args.lse[item.part * args.lse_batch_stride + item.head * args.lse_head_stride + row] = kMinusInfinity;
     }
+  }
+}
+
+/// The same, by the boxes that other rows of O take, so that as many bytes leave.
+template <Flash3ForwardShape kShape>
+__device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& args,
+                                                 Flash3Shared<kShape> shared, const Flash3Item& item,
+                                                 int query, int warp, int lane) {
+  if (kShape.output == Flash3Output::direct || args.out_parts.data) {
+    store_empty_rows(args, item, query, lane);
+  } else {
+    if (lane < min(16, args.band.seqlen_q - query)) {
+      args.lse[item.part * args.lse_batch_stride + item.head * args.lse_head_stride + query + lane] =
+          kMinusInfinity;
+    }
+    const std::uint32_t tile = free_rows<kShape>(shared, warp, lane);
+#pragma unroll 1
+    for (int byte = 16 * computed_again(lane); byte < kShape.out_tile().bytes(); byte += 16 * 32) {
+      sm90::store_zeros(tile + byte);
+    }
+    store_boxes<kShape>(args, item, tile, query, lane);
   }
 }
 
