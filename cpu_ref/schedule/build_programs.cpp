@@ -21,6 +21,12 @@ void set_grid(TileProgram& program, const ProgramOptions& options) {
       .longest_is_last = program.axis == Axis::q,
       .ctas_per_wave = options.ctas_per_wave,
       .num_splits = splits};
+  // Who adds in turn waits for CTAs that share the kv tile, and for kv tiles in front: the CTAs of a head
+  // come side by side, block after block.
+  if (program.ordered && splits > 1 && options.order == TileOrder::row_major) {
+    program.grid.order = TileOrder::head_swizzled;
+    program.grid.swizzled_heads = splits;
+  }
 }
 
 /// Builds an elementwise pass, on the tiles of the pass that it serves.
@@ -145,6 +151,7 @@ void share_kv_tiles(std::vector<TileProgram>& programs, const ProgramOptions& op
   TileProgram init = init_pass(problem, PassName::dkdvdq, options),
               convert = convert_dkdv(problem, PassName::dkdvdq, options);
   init.tile.block_n = convert.tile.block_n = kRowsOfSums;
+  init.ordered = main.ordered;
   programs.insert(programs.begin() + 1, init);
   programs.push_back(convert);
 }
@@ -164,12 +171,12 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
   }
   const bool ordered = options.backward == BackwardOrder::ordered;
   const bool fused = ordered || options.backward == BackwardOrder::fused;
-  const bool shares = fused && !ordered && options.diagonal_slices == 1 && options.query_splits > 1;
+  const bool shares = fused && options.diagonal_slices == 1 && options.query_splits > 1;
   // A kv tile that stores must store a q tile whole. CTAs that share kv tiles come in an order in which
-  // others must not wait for the first.
-  const DqStart dq_start = !fused || options.diagonal_slices > 1 || shares ? DqStart::cleared
-                           : ordered                                       ? DqStart::in_order
-                                                                           : options.dq_start;
+  // others must not wait for the first, but in an ordered pass (set_grid).
+  const DqStart dq_start = !fused || options.diagonal_slices > 1 || (shares && !ordered) ? DqStart::cleared
+                           : ordered                                                     ? DqStart::in_order
+                                                                                         : options.dq_start;
   const bool clears = fused && dq_start == DqStart::cleared;
   const PassName main = fused ? PassName::dkdvdq : PassName::dkdv;
   TileProgram delta_pass = make_elementwise_pass(PassName::delta, main, problem, Axis::q, options);
@@ -222,6 +229,10 @@ void set_words(TileProgram& program) {
       if (descale != Descale{}) program.words.cta = program.words.cta + WordAccesses{1, 0};
     }
   }
+  if (program.ordered && program.query_splits() > 1) {  // who has added to dK, and to dV
+    program.words.cta = program.words.cta + WordAccesses{2, 2};
+  }
+  if (program.ordered && program.name == PassName::init) program.words.cta = {.stored = 2};
   if (program.dq_start == DqStart::cleared) return;
   if (program.name == PassName::delta)
     program.words.cta = {.stored = program.dq_flags};  // cleared, of a q tile

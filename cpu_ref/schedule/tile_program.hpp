@@ -327,8 +327,8 @@ struct ProgramOptions {
   SplitPolicy splits = {};  // of the forward pass
   /// CTAs that share a kv tile of the fused backward pass: each has as many of the query heads of the group
   /// as the others, where the greatest common divisor is 1 all; and a part of the queries. They add to fp32
-  /// sums of dK and dV, which are cleared before and rounded after. 1 where an order is kept, or with parts
-  /// of tiles.
+  /// sums of dK and dV, which are cleared before and rounded after; in an ordered pass one after the other. 1
+  /// with parts of tiles.
   int query_splits = 1;
   bool pack_gqa = false;  // of the forward pass, see TileProgram
 

@@ -235,7 +235,10 @@ std::vector<Case> prepare_cases() {
       add_case(kernel, Direction::forward, tables, InputKind::normal, std::nullopt, cases);
       AttentionProblem three = causal;  // the third kv tile of a q tile waits for two
       three.seqlen_k = 3 * kernel.default_options(causal)[PassName::dkdvdq].tile.block_n - 1;
-      add_case(kernel, Direction::backward, three, InputKind::normal, BackwardOrder::ordered, cases);
+      for (const int splits : {1, 2}) {
+        add_case(kernel, Direction::backward, three, InputKind::normal, BackwardOrder::ordered, cases)
+            .options.query_splits = splits;
+      }
       for (const int head_dim : {96, 128, 192, 256}) {
         AttentionProblem wider = ragged_problem(kernel, ElementType::fp16, head_dim);
         wider.causal = true;

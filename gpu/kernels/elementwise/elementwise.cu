@@ -124,9 +124,15 @@ __global__ void delta_pass(const __grid_constant__ KernelArguments args, int blo
   }
 }
 
-__global__ void zero_pass(const __grid_constant__ KernelArguments args, int block_n) {
+/// @param counts  whether those who add do so in turn, and count in dK and dV (16 bits), at a tile's first
+/// row
+__global__ void zero_pass(const __grid_constant__ KernelArguments args, int block_n, bool counts) {
   gpu::sm90::let_next_kernel_begin();
   const CtaWork work = kv_work(args);
+  if (counts && threadIdx.x < 2) {
+    const DeviceTensor& sum = args[threadIdx.x == 0 ? TensorName::dk : TensorName::dv];
+    *reinterpret_cast<int*>(sum.row<std::uint16_t>(work.batch, work.kv_head, work.first_block * block_n)) = 0;
+  }
   const int end = min_of(args.band.seqlen_k, work.end_block * block_n);
   for (int row = work.first_block * block_n + static_cast<int>(threadIdx.x) / 32; row < end; row += kWarps) {
     auto* dk = args[TensorName::dk_accum].row<float>(work.batch, work.kv_head, row);
@@ -234,7 +240,7 @@ void launch_init(const TileProgram& program, const KernelArguments& arguments, C
   CtaGrid grid = cta_for_each_item(program);
   grid.early = early;
   launch_ctas(zero_pass, program.name, grid, {kElementwiseThreads, 0}, stream, arguments,
-              program.tile.block_n);
+              program.tile.block_n, program.ordered);
 }
 
 void launch_convert(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream,

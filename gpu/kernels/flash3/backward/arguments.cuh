@@ -15,6 +15,8 @@ struct Flash3BackwardArguments {
   CUtensorMap dk, dv;             // head_panels(): boxes of 16 rows
   CUtensorMap dq_accum;           // (B, H, Nq, D) fp32: boxes of 32 columns and 64 rows
   DeviceTensor dk_sums, dv_sums;  // fp32, to which CTAs that share a kv tile add; null: each stores its own
+  /// Where the rows of a kv tile begin, how many of these CTAs have added, in an ordered pass: 0 at first.
+  DeviceTensor dk_counts, dv_counts;
   /// A q tile's flags (DqStart), one for each warpgroup, 0 at first: how many kv tiles have added to dQ, in
   /// an ordered pass; whether one has stored there; claimed, and then stored. Null: dQ is cleared, all add.
   int* dq_flags = nullptr;

@@ -204,8 +204,12 @@ struct Flash3Columns : Flash3Consumer<kType, kShape> {
     sync_everyone();
     if constexpr (kShape.can_share()) {
       if (args.dk_sums.data) {
-        add_to_sums(dk, args.dk_sums, stream);
-        add_to_sums(dv, args.dv_sums, stream);
+        const bool leads = group == 0 && thread == 0;
+        const auto sync = [&] { sync_everyone(); };
+        this->add_in_turn(args.dk_counts, stream, leads, sync,
+                          [&] { add_to_sums(dk, args.dk_sums, stream); });
+        this->add_in_turn(args.dv_counts, stream, leads, sync,
+                          [&] { add_to_sums(dv, args.dv_sums, stream); });
         return;
       }
     }

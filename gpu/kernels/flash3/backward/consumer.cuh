@@ -138,6 +138,21 @@ struct Flash3Consumer {
     if constexpr (kTo == kBoxes) dq_round.advance();
   }
 
+  /// Lets the threads that `sync` brings together add dK or dV to the sums of all CTAs that share the kv
+  /// tile: in an ordered pass in turn.
+  /// @param leads  one of these threads
+  template <typename Sync, typename Add>
+  __device__ __forceinline__ void add_in_turn(const DeviceTensor& counts, const Flash3Stream<kShape>& stream,
+                                              bool leads, Sync&& sync, Add&& add) const {
+    if constexpr (!kShape.ordered) return add();
+    int* count = reinterpret_cast<int*>(
+        counts.row<std::uint16_t>(stream.batch, stream.kv_head(args), stream.n_block * kBlockN));
+    if (leads) sm90::wait_for_count(count, stream.turn);
+    sync();
+    add();
+    sync();
+    if (leads) sm90::count_up(count);
+  }
   /// Adds a warp's 16 keys of dK or dV to the sums of all CTAs that share the kv tile.
   __device__ __forceinline__ void add_to_sums(const float (&d)[kSums], const DeviceTensor& sums,
                                               const Flash3Stream<kShape>& stream, int warp_key) const {

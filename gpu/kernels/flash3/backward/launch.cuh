@@ -42,6 +42,8 @@ Flash3BackwardArguments flash3_backward_arguments(const KernelArguments& args, D
   if (splits > 1) {
     out.dk_sums = args[TensorName::dk_accum];
     out.dv_sums = args[TensorName::dv_accum];
+    out.dk_counts = args[TensorName::dk];
+    out.dv_counts = args[TensorName::dv];
   }
   const DeviceTensor& lse = args[TensorName::lse];
   out.lse = static_cast<const float*>(lse.data);

@@ -76,7 +76,7 @@ struct Flash3BackwardShape {
                                  consumers() * dq_stages() * dq_box().bytes() >= kv_tile().bytes());
   }
   /// Whether several CTAs may share a kv tile: see ProgramOptions::query_splits.
-  constexpr bool can_share() const { return !persistent && !ordered; }
+  constexpr bool can_share() const { return !persistent; }
   /// Of observed instances: what they log is the same, and one program has fewer registers under way.
   constexpr Flash3BackwardShape together() const {
     Flash3BackwardShape shape = *this;

@@ -59,6 +59,7 @@ template <Flash3BackwardShape kShape>
 struct Flash3Stream {
   int batch, n_block, wave_parity;
   int share;  // which heads_of_cta query heads of the batch
+  int turn;   // of the CTAs that share the kv tile
   TileRange range;
 
   __device__ __forceinline__ Flash3Stream(const Flash3BackwardArguments& args, int index) {
@@ -66,6 +67,7 @@ struct Flash3Stream {
       const CtaWork work = cta_work<true>(args.grid, args.heads, CtaHeads::kv, 1, index);
       batch = work.batch;
       share = work.first_head / args.heads_of_cta;
+      turn = share % args.heads.splits + args.heads.splits * work.split;
       n_block = work.first_block;
       wave_parity = work.wave_parity;
       range = SplitKeys{args.grid.num_splits / args.heads.splits}.part_of(q_tiles_seen<kShape>(args, n_block),
@@ -74,6 +76,7 @@ struct Flash3Stream {
       const WorkItem work = args.grid.item(index);
       batch = work.head / args.heads.kv;
       share = work.head % args.heads.kv;
+      turn = 0;
       n_block = work.block;
       wave_parity = work.wave_parity;
       range = q_tiles_seen<kShape>(args, n_block);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "gpu/kernels/decode/decode.hpp"
 #include "gpu/kernels/elementwise/elementwise.hpp"
@@ -170,37 +171,47 @@ void check_backward() {
 template <typename Choice>
 void check_shared() {
   constexpr int kM = Choice::shape.tile.block_m, kN = Choice::shape.tile.block_n;
-  check_backward<Choice>({4, 2, kM + 3, 2 * kN + 5, -1, 0}, DqStart::cleared, 2);
-  check_backward<Choice>({3, 1, 2 * kM, kN - 12, -1, -1, 0.09, 8}, DqStart::cleared, 2);
-  check_backward<Choice>({2, 1, 5 * kM + 1, kN + 1, -1, 0, -0.09}, DqStart::cleared, 7);
-  check_backward<Choice>({1, 1, 3 * kM, 3 * kN + 40, 90, 20}, DqStart::cleared, 2);
+  constexpr DqStart kStart = Choice::shape.ordered ? DqStart::in_order : DqStart::cleared;
+  check_backward<Choice>({4, 2, kM + 3, 2 * kN + 5, -1, 0}, kStart, 2);
+  check_backward<Choice>({3, 1, 2 * kM, kN - 12, -1, -1, 0.09, 8}, kStart, 2);
+  check_backward<Choice>({2, 1, 5 * kM + 1, kN + 1, -1, 0, -0.09}, kStart, 7);
+  check_backward<Choice>({1, 1, 3 * kM, 3 * kN + 40, 90, 20}, kStart, 2);
 }
 template <int kHeadDim>
 void check_both_orders() {
   check_backward<Flash3BackwardChoice<kHeadDim>>();
   check_shared<Flash3BackwardChoice<kHeadDim>>();
   check_backward<Flash3BackwardChoice<kHeadDim, true>>();
+  check_shared<Flash3BackwardChoice<kHeadDim, true>>();
 }
 
-/// An ordered pass over many kv tiles at once has the same bits each time.
+constexpr TensorName kGradients[] = {TensorName::dq, TensorName::dk, TensorName::dv};
+
+/// An ordered pass over many kv tiles at once, each of one CTA or of several, has the same bits each time.
 template <int kHeadDim>
-void check_repeats() {
+void check_repeats(int query_splits) {
   AttentionProblem problem{
-      .heads = 8, .heads_kv = 8, .seqlen_q = 2048, .seqlen_k = 2048, .head_dim = kHeadDim};
+      .heads = 8, .heads_kv = 4, .seqlen_q = 2048, .seqlen_k = 2048, .head_dim = kHeadDim};
   problem.dtype = ElementType::bf16;
   problem.causal = true;
   const Kernel& row = find_gpu_kernel(Flash3::name).row;
   ProgramOptions options = row.default_options(problem);
   options.backward = BackwardOrder::ordered;
+  options.query_splits = query_splits;
+  CAPTURE(query_splits);
   TensorSet tensors = testing::with_inputs(problem);
   row.run(options, Direction::forward, tensors, nullptr);
   row.run(options, Direction::backward, tensors, nullptr);
-  const Tensor& dq = tensors[TensorName::dq];
-  Tensor first(dq.shape(), dq.dtype());
-  std::memcpy(first.data(), dq.data(), static_cast<std::size_t>(dq.bytes()));
+  std::vector<Tensor> first;
+  for (const TensorName name : kGradients) {
+    const Tensor& tensor = tensors[name];
+    first.emplace_back(tensor.shape(), tensor.dtype());
+    std::memcpy(first.back().data(), tensor.data(), static_cast<std::size_t>(tensor.bytes()));
+  }
   for (int run = 0; run < 10; ++run) {
     row.run(options, Direction::backward, tensors, nullptr);
-    CHECK(testing::same_bits(first, dq));
+    for (std::size_t i = 0; i < first.size(); ++i)
+      CHECK(testing::same_bits(first[i], tensors[kGradients[i]]));
   }
 }
 
@@ -265,9 +276,12 @@ TEST_CASE("flash3 backward: head_dim 128") { check_both_orders<128>(); }
 TEST_CASE("flash3 backward: head_dim 192") { check_both_orders<192>(); }
 TEST_CASE("flash3 backward: head_dim 256") { check_both_orders<256>(); }
 TEST_CASE("flash3 backward: the ordered pass repeats its bits") {
-  check_repeats<64>();
-  check_repeats<128>();
-  check_repeats<256>();
+  for (const int query_splits : {1, 4}) {
+    check_repeats<64>(query_splits);
+    check_repeats<128>(query_splits);
+    check_repeats<192>(query_splits);
+    check_repeats<256>(query_splits);
+  }
 }
 TEST_CASE("flash3: a launch that the device refuses is a device error that names the pass") {
   const auto refused = [] {
