@@ -223,7 +223,7 @@ void add_by_query_head(CandidateCollector& collector, const AttentionProblem& pr
   add_by_kv_tile(collector, expanded, tile, "dK and dV by query head");
   ProgramOptions options = ProgramOptions::with_tile(tile);
   options.backward = BackwardOrder::fused;
-  options.query_splits = static_cast<int>(problem.group_size());
+  options.set_query_splits(static_cast<int>(problem.group_size()));
   add_flash4_style(
       collector,
       pass_of(build_programs(Algorithm::flash2, Direction::backward, problem, options), PassName::dkdvdq),

@@ -131,9 +131,8 @@ std::optional<std::string> missing_feature(const Capabilities& can, const Attent
 FeatureSet required_features(const ProgramOptions& options, Direction direction) {
   FeatureSet needs;
   if (direction == Direction::backward) {
-    const bool fused =
-        options.backward == BackwardOrder::fused || options.backward == BackwardOrder::ordered;
-    const bool shares = fused && options.query_splits > 1;
+    const bool shares = (options.backward == BackwardOrder::fused && options.query_splits > 1) ||
+                        (options.backward == BackwardOrder::ordered && options.ordered_query_splits > 1);
     return shares ? FeatureSet{Feature::query_splits} : needs;
   }
   if (options.splits.kind != SplitPolicy::Kind::none) needs = needs | FeatureSet{Feature::split_keys};

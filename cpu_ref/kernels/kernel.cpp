@@ -139,7 +139,7 @@ std::optional<std::string> slices_refusal(const Kernel& kernel, const AttentionP
 ProgramOptions options_with_shared_dq(const Kernel& kernel, const AttentionProblem& problem) {
   ProgramOptions options = kernel.default_options(problem);
   options.dq_start = DqStart::cleared;
-  options.query_splits = 1;
+  options.set_query_splits(1);
   return options;
 }
 

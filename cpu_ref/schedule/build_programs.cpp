@@ -23,9 +23,10 @@ void set_grid(TileProgram& program, const ProgramOptions& options) {
       .num_splits = splits};
   // Who adds in turn waits for CTAs that share the kv tile, and for kv tiles in front: the CTAs of a head
   // come side by side, block after block.
-  if (program.ordered && splits > 1 && options.order == TileOrder::row_major) {
+  const bool side_by_side = splits > 1 && options.order == TileOrder::row_major;
+  if (program.ordered && (side_by_side || options.ordered_swizzled_heads > 0)) {
     program.grid.order = TileOrder::head_swizzled;
-    program.grid.swizzled_heads = splits;
+    program.grid.swizzled_heads = splits * std::max(options.ordered_swizzled_heads, 1);
   }
 }
 
@@ -140,13 +141,15 @@ TileProgram convert_dkdv(const AttentionProblem& problem, PassName served, const
 /// Of the programs delta, dkdvdq and convert, lets several CTAs share a kv tile: see
 /// ProgramOptions::query_splits.
 /// Sums are cleared and rounded by few rows a CTA, since there are few kv tiles.
-void share_kv_tiles(std::vector<TileProgram>& programs, const ProgramOptions& options) {
+void share_kv_tiles(std::vector<TileProgram>& programs, int query_splits, const ProgramOptions& options) {
   using enum TensorName;
   constexpr int kRowsOfSums = 16;
   TileProgram& main = programs[1];
   const AttentionProblem& problem = main.problem;
-  main.head_splits = head_splits_of(options.query_splits, static_cast<int>(problem.group_size()));
-  main.splits.count = options.query_splits / main.head_splits;
+  main.head_splits = head_splits_of(query_splits, static_cast<int>(problem.group_size()));
+  main.splits.count = query_splits / main.head_splits;
+  // Kv tiles that wait for each other should go through the same parts.
+  if (main.ordered) main.splits = aligned_parts(main.splits.count, num_m_blocks(problem.band(), main.tile));
   main.epilogue = {reduce(dk_accum), reduce(dv_accum)};
   TileProgram init = init_pass(problem, PassName::dkdvdq, options),
               convert = convert_dkdv(problem, PassName::dkdvdq, options);
@@ -171,7 +174,8 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
   }
   const bool ordered = options.backward == BackwardOrder::ordered;
   const bool fused = ordered || options.backward == BackwardOrder::fused;
-  const bool shares = fused && options.diagonal_slices == 1 && options.query_splits > 1;
+  const int query_splits = ordered ? options.ordered_query_splits : options.query_splits;
+  const bool shares = fused && options.diagonal_slices == 1 && query_splits > 1;
   // A kv tile that stores must store a q tile whole. CTAs that share kv tiles come in an order in which
   // others must not wait for the first, but in an ordered pass (set_grid).
   const DqStart dq_start = !fused || options.diagonal_slices > 1 || (shares && !ordered) ? DqStart::cleared
@@ -202,7 +206,7 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
       program.dq_start = dq_start;
       program.dq_flags = options.dq_flags;
     }
-    if (shares) share_kv_tiles(programs, options);
+    if (shares) share_kv_tiles(programs, query_splits, options);
     return programs;
   }
   TileProgram dq_pass = make_pass(PassName::dq, problem, Axis::q, options);

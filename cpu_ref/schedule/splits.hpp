@@ -72,6 +72,10 @@ struct SplitKeys {
   }
   bool operator==(const SplitKeys&) const = default;
 };
+/// `count` parts of so many tiles, at the same places whatever of them is visited.
+TILESCOPE_HOST_DEVICE constexpr SplitKeys aligned_parts(int count, int tiles) {
+  return {count, count > 1 ? ceil_div(tiles, count) : 0};
+}
 
 /// A policy that makes these splits of a problem that has them.
 SplitPolicy policy_of(const SplitKeys& keys, int block_n);

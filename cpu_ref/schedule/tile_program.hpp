@@ -330,6 +330,10 @@ struct ProgramOptions {
   /// sums of dK and dV, which are cleared before and rounded after; in an ordered pass one after the other. 1
   /// with parts of tiles.
   int query_splits = 1;
+  /// The same of the ordered pass, and the heads of an L2 swizzle in which its CTAs come; 0: in the order of
+  /// the other passes.
+  int ordered_query_splits = 1, ordered_swizzled_heads = 0;
+  void set_query_splits(int splits) { query_splits = ordered_query_splits = splits; }
   bool pack_gqa = false;  // of the forward pass, see TileProgram
 
   PassOptions& operator[](PassName pass) { return passes[static_cast<std::size_t>(pass)]; }

@@ -106,6 +106,7 @@ void require_supported(const Kernel& kernel, const AttentionProblem& problem, Di
     own.splits = options.splits;
     own.pack_gqa = options.pack_gqa;
     own.query_splits = options.query_splits;
+    own.ordered_query_splits = options.ordered_query_splits;
     if (other->refusal(problem, direction, own)) continue;
     able += (able.empty() ? "; this problem runs on " : ", ") + std::string(other->name);
   }

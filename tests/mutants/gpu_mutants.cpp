@@ -44,7 +44,7 @@ class Case {
        std::optional<BackwardOrder> order)
       : kernel(&kernel), direction(direction), problem_(problem), inputs_(inputs) {
     options = kernel.default_options(problem);
-    options.query_splits = 1;  // which small problems would all have
+    options.set_query_splits(1);  // which small problems would all have
     if (order) options.backward = *order;
   }
 
@@ -237,7 +237,7 @@ std::vector<Case> prepare_cases() {
       three.seqlen_k = 3 * kernel.default_options(causal)[PassName::dkdvdq].tile.block_n - 1;
       for (const int splits : {1, 2}) {
         add_case(kernel, Direction::backward, three, InputKind::normal, BackwardOrder::ordered, cases)
-            .options.query_splits = splits;
+            .options.set_query_splits(splits);
       }
       for (const int head_dim : {96, 128, 192, 256}) {
         AttentionProblem wider = ragged_problem(kernel, ElementType::fp16, head_dim);

@@ -89,7 +89,9 @@ void log_choice(const Kernel& kernel, const AttentionProblem& problem, const Pro
     }
     if (options.splits != SplitPolicy{}) text += " splits " + to_string(options.splits) + ",";
     if (options.pack_gqa) text += " heads packed,";
-    if (options.query_splits > 1) text += " query splits " + std::to_string(options.query_splits) + ",";
+    const int query_splits =
+        options.backward == BackwardOrder::ordered ? options.ordered_query_splits : options.query_splits;
+    if (query_splits > 1) text += " query splits " + std::to_string(query_splits) + ",";
     return text + " CTAs " + std::string(to_string(options.order)) + ", tiles " +
            std::string(to_string(options.scan)) + "; tiles: " + reason;
   });
@@ -100,14 +102,17 @@ void log_choice(const Kernel& kernel, const AttentionProblem& problem, const Pro
 ProgramOptions KernelChoices::apply_to(ProgramOptions options) const {
   if (tile) options.set_tile(*tile);
   if (backward) options.backward = *backward;
-  if (order) options.order = *order;
+  if (order) {
+    options.order = *order;
+    options.ordered_swizzled_heads = 0;
+  }
   if (scan) options.scan = *scan;
   if (fp8_sums) options.fp8_sums = *fp8_sums;
   if (variant) options.variant = *variant;
   if (diagonal_slices) options.diagonal_slices = *diagonal_slices;
   if (splits) options.splits = *splits;
   if (pack_gqa) options.pack_gqa = *pack_gqa;
-  if (query_splits) options.query_splits = *query_splits;
+  if (query_splits) options.set_query_splits(*query_splits);
   return options;
 }
 

@@ -57,7 +57,7 @@ std::vector<ProgramOptions> choices_of(const Kernel& kernel, const AttentionProb
           options.set_tile(direction, tile);
           options.order = order;
           options.scan = scan;
-          options.query_splits = splits;
+          options.set_query_splits(splits);
           if (options != own && !kernel.refusal(problem, direction, options)) choices.push_back(options);
         }
       }

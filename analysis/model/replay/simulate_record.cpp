@@ -33,7 +33,7 @@ void take_choices(ProgramOptions& options, const PassChoices& choices) {
   if (!choices.backward) return;
   options.backward = *choices.backward;
   options.dq_start = choices.dq_start ? parse_dq_start(*choices.dq_start) : DqStart::cleared;
-  options.query_splits = static_cast<int>(choices.query_splits.value_or(1));
+  options.set_query_splits(static_cast<int>(choices.query_splits.value_or(1)));
 }
 
 /// Whether two records hold the same passes of the same runs, in the same order.

@@ -4,35 +4,15 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <numeric>
-#include <queue>
 
 #include "cpu_ref/schedule/splits.hpp"
 #include "gpu/kernels/flash3/flash3.hpp"
+#include "gpu/kernels/flash3/way_search.hpp"
 
 namespace tilescope {
 namespace {
-
-/// When the last of work items ends that multiprocessors take in turn.
-class MultiprocessorQueue {
- public:
-  MultiprocessorQueue() {
-    for (int i = 0; i < kHopperMultiprocessors; ++i) free_.push(0.0);
-  }
-  void take(double cost) {
-    const double end = free_.top() + cost;
-    free_.pop();
-    free_.push(end);
-    end_ = std::max(end_, end);
-  }
-  double end() const { return end_; }
-
- private:
-  std::priority_queue<double, std::vector<double>, std::greater<>> free_;
-  double end_ = 0.0;
-};
 
 /// What a multiprocessor takes for a kv tile, and for head dimensions of at most so much. [us, of an H200:
 /// NOTES.md]
@@ -66,7 +46,7 @@ double end_as_issued(const Grid& grid, const std::vector<double>& costs) {
   }
   MultiprocessorQueue queue;
   for (int i = 0; i < static_cast<int>(grid.size()); ++i) {
-    queue.take(costs[static_cast<std::size_t>(grid.item(i).block)]);
+    queue.take_for(costs[static_cast<std::size_t>(grid.item(i).block)]);
   }
   return queue.end();
 }
@@ -194,28 +174,6 @@ bool flash3_can_persist(const AttentionProblem& problem) {
 }
 
 namespace {
-
-/// The last answers of a thread: a choice takes up to some milliseconds, and layers ask again and again.
-template <typename Way, Way (*choose)(const AttentionProblem&)>
-Way remembered(const AttentionProblem& problem) {
-  struct Answer {
-    AttentionProblem problem;
-    Way way;
-  };
-  constexpr std::size_t kMost = 8;
-  thread_local std::vector<Answer> answers;
-  thread_local std::size_t next = 0;
-  for (const Answer& answer : answers) {
-    if (answer.problem == problem) return answer.way;
-  }
-  const Way way = choose(problem);
-  if (answers.size() < kMost) {
-    answers.push_back({problem, way});
-  } else {
-    answers[next++ % kMost] = {problem, way};
-  }
-  return way;
-}
 
 Flash3ForwardWay choose_forward(const AttentionProblem& problem) {
   constexpr int kMostTiles = 8 * kHopperMultiprocessors;   // of 64 rows; more fill the device whole

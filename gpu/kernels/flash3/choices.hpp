@@ -28,6 +28,8 @@ struct Flash3BackwardWay {
 /// The splits and the L2 swizzle with which the backward pass ends first, by a hundredth at least. Of many
 /// tiles none ends much later; persistent CTAs take one head after the other.
 Flash3BackwardWay flash3_backward_way(const AttentionProblem& problem);
+/// The same of the ordered pass; a swizzle of 0: CTAs come in the order of the other passes.
+Flash3BackwardWay flash3_ordered_way(const AttentionProblem& problem);
 
 /// Whether the backward pass has persistent CTAs, if each takes one head after the other.
 bool flash3_can_persist(const AttentionProblem& problem);

@@ -58,6 +58,9 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
   options.pack_gqa = forward.packed;
   const Flash3BackwardWay backward = flash3_backward_way(problem);
   options.query_splits = backward.splits;
+  const Flash3BackwardWay ordered = flash3_ordered_way(problem);
+  options.ordered_query_splits = ordered.splits;
+  options.ordered_swizzled_heads = ordered.swizzled_heads;
   options.set_tile(Direction::backward, flash3_backward_shape(static_cast<int>(problem.head_dim)).tile);
   options.backward = BackwardOrder::fused;
   options.scan = Scan::descending;

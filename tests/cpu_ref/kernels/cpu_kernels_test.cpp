@@ -346,7 +346,7 @@ TEST_CASE("CTAs that share kv tiles cut their walks and leave the gradients of w
   kernel.run(options, Direction::backward, whole, nullptr);
   for (const int splits : {2, 3, 7, 12}) {
     CAPTURE(splits);
-    options.query_splits = splits;
+    options.set_query_splits(splits);
     const std::vector<TileProgram> programs = kernel.programs(Direction::backward, p, options);
     REQUIRE(programs.size() == 5);
     const TileProgram& main = programs[2];

@@ -61,7 +61,7 @@ TEST_CASE("observed accesses are the program's, in order") {
       options.backward = c.backward;
       options.diagonal_slices = c.kernel->smallest_part > 0 ? slices : 1;
       options.dq_start = seed % 2 == 0 ? DqStart::in_order : DqStart::cleared;
-      options.query_splits = seed % 4 == 1 ? random.between(2, 5) : 1;
+      options.set_query_splits(seed % 4 == 1 ? random.between(2, 5) : 1);
       TensorSet tensors(p);
       fill_random_inputs(tensors, Direction::backward);
       TileObserver forward, backward;

@@ -74,7 +74,7 @@ TEST_CASE("with modifiers, random problems lie within the judge's bound, and do 
       ProgramOptions options = ProgramOptions::with_tile(tile);
       options.backward = c.backward;
       options.diagonal_slices = c.kernel->smallest_part > 0 ? slices : 1;
-      options.query_splits = seed % 4 == 1 ? random.between(2, 5) : 1;
+      options.set_query_splits(seed % 4 == 1 ? random.between(2, 5) : 1);
       TileObserver observer;
       reference.run(*c.kernel, options, Direction::backward, &observer);
       CHECK(reference.judge(Direction::backward).passed());

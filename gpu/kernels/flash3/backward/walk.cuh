@@ -70,8 +70,10 @@ struct Flash3Stream {
       turn = share % args.heads.splits + args.heads.splits * work.split;
       n_block = work.first_block;
       wave_parity = work.wave_parity;
-      range = SplitKeys{args.grid.num_splits / args.heads.splits}.part_of(q_tiles_seen<kShape>(args, n_block),
-                                                                          work.split);
+      const int parts = args.grid.num_splits / args.heads.splits;
+      const SplitKeys split =
+          kShape.ordered ? aligned_parts(parts, num_m_blocks(args.band, kShape.tile)) : SplitKeys{parts};
+      range = split.part_of(q_tiles_seen<kShape>(args, n_block), work.split);
     } else {
       const WorkItem work = args.grid.item(index);
       batch = work.head / args.heads.kv;

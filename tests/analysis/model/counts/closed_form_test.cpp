@@ -301,7 +301,7 @@ TEST_CASE("the closed form is the sum over the program's accesses, tensor by ten
     if (by_boxes) p.head_dim = random.between(1, 16) * 16 / (is_fp8(p.dtype) || random.chance(0.5) ? 1 : 2);
     if (seed % 8 < 4) options.dq_start = seed % 8 < 2 ? DqStart::claimed : DqStart::in_order;
     options.dq_flags = 1 + static_cast<int>(seed) % 2;
-    options.query_splits = seed % 5 < 2 ? 1 : random.between(2, 9);
+    options.set_query_splits(seed % 5 < 2 ? 1 : random.between(2, 9));
     if (seed % 2 == 0) p = random.modified(p);
     if (seed % 4 == 3 && !by_boxes) p = random.with_value_dim(p);  // rows of boxes are multiples of 16 bytes
     for (const testing::AlgorithmChoice& choice : testing::kAlgorithmChoices) {

@@ -32,7 +32,7 @@ std::vector<TileProgram> random_programs(ProblemGenerator& random, int seed) {
   options.ctas_per_wave = random.between(1, 4);
   options.dq_start = static_cast<DqStart>(seed % 3);
   options.work_counter = seed % 2 == 0;
-  if (random.chance(0.3)) options.query_splits = random.between(2, 9);
+  if (random.chance(0.3)) options.set_query_splits(random.between(2, 9));
   for (PassOptions& pass : options.passes) pass.row_reads = random.between(1, 2);
   constexpr int kChoices = std::size(testing::kAlgorithmChoices);
   if (slices == 1 && seed % 4 == 1) p = random.masked(p);

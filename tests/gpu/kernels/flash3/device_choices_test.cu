@@ -147,7 +147,7 @@ void check_backward(const Case& c, DqStart start, int query_splits = 1) {
   options.set_tile(Direction::backward, Choice::shape.tile);
   options.backward = Choice::shape.ordered ? BackwardOrder::ordered : BackwardOrder::fused;
   options.dq_start = start;
-  options.query_splits = query_splits;
+  options.set_query_splits(query_splits);
   CAPTURE(query_splits);
   judge_on_device(row_of<launch<kType, Forward, Choice>>(), problem, options, Direction::backward, false);
 }
@@ -197,7 +197,7 @@ void check_repeats(int query_splits) {
   const Kernel& row = find_gpu_kernel(Flash3::name).row;
   ProgramOptions options = row.default_options(problem);
   options.backward = BackwardOrder::ordered;
-  options.query_splits = query_splits;
+  options.set_query_splits(query_splits);
   CAPTURE(query_splits);
   TensorSet tensors = testing::with_inputs(problem);
   row.run(options, Direction::forward, tensors, nullptr);
