@@ -8,6 +8,7 @@
 
 #include "common/errors.hpp"
 #include "gpu/kernels/flash3/forward/arguments.cuh"
+#include "gpu/kernels/flash3/forward/tanh_terms.hpp"
 #include "gpu/primitives/sm90/encode_tensor_map.hpp"
 #include "gpu/primitives/sm90/wgmma.cuh"
 
@@ -71,12 +72,33 @@ inline KernelArguments flash3_packed_heads(KernelArguments arguments) {
   return arguments;
 }
 
+/// Slopes and sinks lie by query heads.
+inline Flash3ScoreMods flash3_score_mods(const KernelArguments& args) {
+  const DeviceScoreMods& given = args.score_mods;
+  Flash3ScoreMods mods{.slopes = given.alibi_slopes,
+                       .sinks = given.sinks,
+                       .per_scale = given.per_scale,
+                       .sign = args.score_sign};
+  if (given.softcap == 0.0f) return mods;
+  mods.softcap = given.softcap;
+  mods.signed_inverse = args.score_sign / given.softcap;
+  mods.exponent = 2.0f * kLog2E * mods.signed_inverse;
+  mods.minus_twice = -2.0f * given.softcap;
+  mods.sign = 1.0f;
+  mods.most_by_terms = kFlash3TanhTermsMost * given.softcap;
+  for (int i = 0; i < 4; ++i) mods.tanh_terms[i] = kFlash3TanhTerms[i] * given.softcap;
+  return mods;
+}
+
 template <sm90::WgmmaType kType, Flash3ForwardShape kShape>
-Flash3ForwardArguments flash3_forward_arguments(const TileProgram& program, const KernelArguments& of_heads) {
+Flash3ArgumentsOf<kShape> flash3_forward_arguments(const TileProgram& program,
+                                                   const KernelArguments& of_heads) {
   const KernelArguments args = program.pack_gqa ? flash3_packed_heads(of_heads) : of_heads;
   constexpr auto kElement = kType == sm90::WgmmaType::fp16 ? sm90::MapElement::fp16 : sm90::MapElement::bf16;
   const int out_cols = static_cast<int>(program.problem.value_dim());
-  Flash3ForwardArguments out = flash3_common_arguments(args, out_cols, program.splits);
+  Flash3ArgumentsOf<kShape> out{};
+  static_cast<Flash3ForwardArguments&>(out) = flash3_common_arguments(args, out_cols, program.splits);
+  if constexpr (kShape.mods) out.mods = flash3_score_mods(args);
   out.head_band = of_heads.band;
   out.head_rows = program.pack_gqa && program.problem.masked() ? of_heads.band.seqlen_q : 0;
   const auto map = [&](TensorName name, int heads, int rows, int cols, int box_rows) {
@@ -93,6 +115,6 @@ Flash3ForwardArguments flash3_forward_arguments(const TileProgram& program, cons
 /// Enqueues the pass on `sms` multiprocessors. Compiled once for each type and Flash3ForwardChoice, and to be
 /// observed, for sm_90a.
 template <sm90::WgmmaType kType, typename Choice, bool kObserved = false>
-void launch_flash3_forward(const Flash3ForwardArguments& arguments, int sms, cudaStream_t stream);
+void launch_flash3_forward(const Flash3ArgumentsOf<Choice::shape>& arguments, int sms, cudaStream_t stream);
 
 }  // namespace tilescope::gpu

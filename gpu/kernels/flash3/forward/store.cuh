@@ -54,9 +54,10 @@ __device__ __forceinline__ void store_rows(const Flash3ForwardArguments& args, F
 }
 
 /// The same for rows that see no key.
+/// @param lse  theirs: -inf, or a sink
 template <sm90::WgmmaType kType>
 __device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& args, const Flash3Item& item,
-                                                 int query, int lane) {
+                                                 int query, int lane, float lse = kMinusInfinity) {
   for (int row = query; row < min(query + 16, args.band.seqlen_q); ++row) {
     if (args.out_parts.data) {
       float* part = args.out_parts.row<float>(item.part, item.head, row);
@@ -66,7 +67,7 @@ __device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& a
       for (int col = lane; col < args.out_cols; col += 32) out[col] = 0;
     }
     if (lane == 0) {
-      args.lse[item.part * args.lse_batch_stride + item.head * args.lse_head_stride + row] = kMinusInfinity;
+      args.lse[item.part * args.lse_batch_stride + item.head * args.lse_head_stride + row] = lse;
     }
   }
 }
