@@ -66,9 +66,9 @@ struct Flash3ScoreMods {
 struct Flash3ModifierArguments : Flash3ForwardArguments {
   Flash3ScoreMods mods;
 };
-/// What an instance of that shape is launched with.
-template <Flash3ForwardShape kShape>
-using Flash3ArgumentsOf = std::conditional_t<kShape.mods, Flash3ModifierArguments, Flash3ForwardArguments>;
+/// What an instance is launched with. @tparam kMods  of its shape
+template <bool kMods>
+using Flash3ArgumentsOf = std::conditional_t<kMods, Flash3ModifierArguments, Flash3ForwardArguments>;
 
 /// One q tile of one head, as the producer hands it to the consumers.
 struct Flash3Item {

@@ -45,7 +45,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
   Flash3Rows rows;
   bool v_ready = false;
 
-  __device__ __forceinline__ Flash3ForwardConsumer(const Flash3ArgumentsOf<kShape>& args,
+  __device__ __forceinline__ Flash3ForwardConsumer(const Flash3ArgumentsOf<kShape.mods>& args,
                                                    Flash3Shared<kShape> shared, const Flash3Item* items,
                                                    int group, int thread)
       : Walk{args, shared, items, group, thread, kShape.splits_keys ? 0 : group},

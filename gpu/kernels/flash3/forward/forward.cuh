@@ -33,7 +33,7 @@ __device__ __forceinline__ void init_q_and_k(Shared shared, int consumers) {
 /// Flash3ForwardLayout.
 template <sm90::WgmmaType kType, typename Choice, bool kObserved>
 __global__ __launch_bounds__(Choice::shape.threads(), 1) void flash3_forward(
-    const __grid_constant__ Flash3ArgumentsOf<Choice::shape> args) {
+    const __grid_constant__ Flash3ArgumentsOf<Choice::shape.mods> args) {
   constexpr Flash3ForwardShape kShape = Choice::shape;
   constexpr Flash3ForwardLayout kLayout(kShape);
   static_assert(kLayout.end <= kSm90SharedBytes, "the tile does not fit shared memory");

@@ -91,12 +91,12 @@ inline Flash3ScoreMods flash3_score_mods(const KernelArguments& args) {
 }
 
 template <sm90::WgmmaType kType, Flash3ForwardShape kShape>
-Flash3ArgumentsOf<kShape> flash3_forward_arguments(const TileProgram& program,
-                                                   const KernelArguments& of_heads) {
+Flash3ArgumentsOf<kShape.mods> flash3_forward_arguments(const TileProgram& program,
+                                                        const KernelArguments& of_heads) {
   const KernelArguments args = program.pack_gqa ? flash3_packed_heads(of_heads) : of_heads;
   constexpr auto kElement = kType == sm90::WgmmaType::fp16 ? sm90::MapElement::fp16 : sm90::MapElement::bf16;
   const int out_cols = static_cast<int>(program.problem.value_dim());
-  Flash3ArgumentsOf<kShape> out{};
+  Flash3ArgumentsOf<kShape.mods> out{};
   static_cast<Flash3ForwardArguments&>(out) = flash3_common_arguments(args, out_cols, program.splits);
   if constexpr (kShape.mods) out.mods = flash3_score_mods(args);
   out.head_band = of_heads.band;
@@ -115,6 +115,7 @@ Flash3ArgumentsOf<kShape> flash3_forward_arguments(const TileProgram& program,
 /// Enqueues the pass on `sms` multiprocessors. Compiled once for each type and Flash3ForwardChoice, and to be
 /// observed, for sm_90a.
 template <sm90::WgmmaType kType, typename Choice, bool kObserved = false>
-void launch_flash3_forward(const Flash3ArgumentsOf<Choice::shape>& arguments, int sms, cudaStream_t stream);
+void launch_flash3_forward(const Flash3ArgumentsOf<Choice::shape.mods>& arguments, int sms,
+                           cudaStream_t stream);
 
 }  // namespace tilescope::gpu

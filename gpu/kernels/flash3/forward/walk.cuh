@@ -21,7 +21,7 @@ struct Flash3ForwardWalk {
   static_assert(!kMods || (!kSplits && !kShape.packs_masked));
   static_assert(!kTables || kMods, "modifiers give scores their sign");
 
-  const Flash3ArgumentsOf<kShape>& args;
+  const Flash3ArgumentsOf<kShape.mods>& args;
   Flash3Shared<kShape> shared;
   const Flash3Item* items;
   int group, thread;  // of the warpgroup
