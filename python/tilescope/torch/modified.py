@@ -62,7 +62,7 @@ def _fields_of(q: torch.Tensor, layout: str, score_mods: dict[str, Any]) -> tupl
         if value is None or value is False:
             continue
         if value is True:
-            value = [_native.alibi_slope(head, heads) for head in range(heads)]
+            value = _papers_slopes(heads, q.device)
         held = torch.as_tensor(value, dtype=torch.float32, device=q.device).contiguous()
         if tuple(held.shape) != (heads,):
             raise bad_input(name, f"a tensor of shape {tuple(held.shape)}", f"must have the shape ({heads},)")
@@ -70,6 +70,11 @@ def _fields_of(q: torch.Tensor, layout: str, score_mods: dict[str, Any]) -> tupl
             raise bad_input(name, "a tensor that requires a gradient", "must be detached: slopes have no gradient")
         fields[name], numbers[name] = True, held
     return fields, numbers
+
+
+@functools.lru_cache(_MOST_LAUNCHES)
+def _papers_slopes(heads: int, device: torch.device) -> torch.Tensor:
+    return torch.tensor([_native.alibi_slope(head, heads) for head in range(heads)], device=device)
 
 
 class _Modified(torch.autograd.Function):
