@@ -196,8 +196,8 @@ def register_transformers(name: str = "tilescope") -> None:
     """Offers `attention` to Hugging Face transformers as ``attn_implementation=name``.
 
     A sequence of a padded batch, or of those packed side by side whose ``position_ids`` begin anew, is computed alone;
-    what stands for padding is 0. Sliding windows are those of the model. What else a model asks for, a soft cap or a
-    sink, is refused by name, and so is a mask with a hole.
+    what stands for padding is 0. Sliding windows, soft caps (Gemma 2) and learned sinks (gpt-oss) are those of the model.
+    A mask with a hole is refused.
     """
     from .huggingface import register
 
