@@ -51,12 +51,11 @@ struct Flash3ForwardArguments {
 /// Modifiers of scores (ScoreMods), which take products of Q and K to modified ones: a scaled score is
 /// |scale| times either.
 struct Flash3ScoreMods {
-  float softcap = 0.0f;           // 0: none
-  float signed_inverse = 0.0f;    // 1 / softcap, with the sign of the scale
-  float exponent = 0.0f;          // 2 log2(e) times that
-  float minus_twice = 0.0f;       // -2 softcap
-  float tanh_terms[4] = {};       // of x = product * signed_inverse: softcap tanh(x) / x by powers of x^2
-  float most_by_terms = 0.0f;     // |product| up to which these do
+  float softcap = 0.0f;         // 0: none
+  float exponent = 0.0f;        // 2 log2(e) / softcap, with the sign of the scale
+  float minus_twice = 0.0f;     // -2 softcap
+  float tanh_terms[4] = {};     // softcap tanh(x / softcap) / x by powers of x^2, with the sign of the scale
+  float most_by_terms = -1.0f;  // |product| up to which these do
   const float* slopes = nullptr;  // of ALiBi, of query heads; null: none
   const float* sinks = nullptr;   // learned, of query heads; null: none
   float per_scale = 1.0f;         // 1 / |scale|: takes slopes and sinks to products

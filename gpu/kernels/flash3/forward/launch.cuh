@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "common/errors.hpp"
@@ -80,13 +81,20 @@ inline Flash3ScoreMods flash3_score_mods(const KernelArguments& args) {
                        .per_scale = given.per_scale,
                        .sign = args.score_sign};
   if (given.softcap == 0.0f) return mods;
+  const double cap = given.softcap, sign = args.score_sign;
   mods.softcap = given.softcap;
-  mods.signed_inverse = args.score_sign / given.softcap;
-  mods.exponent = 2.0f * kLog2E * mods.signed_inverse;
+  mods.exponent = static_cast<float>(2.0 * kLog2E * sign / cap);
   mods.minus_twice = -2.0f * given.softcap;
   mods.sign = 1.0f;
-  mods.most_by_terms = kFlash3TanhTermsMost * given.softcap;
-  for (int i = 0; i < 4; ++i) mods.tanh_terms[i] = kFlash3TanhTerms[i] * given.softcap;
+  // Terms whose powers of the cap are no normal numbers are nothing to scores far below a large cap; of a
+  // small one there are none.
+  constexpr double kLarge = 1 << 20, kFarBelow = 1.0 / 64, kLargestSquared = 1e18;
+  if (cap * kLarge < 1.0) return mods;
+  const double most = (cap > kLarge ? kFarBelow : kFlash3TanhTermsMost) * cap;
+  mods.most_by_terms = static_cast<float>(std::min(most, kLargestSquared));
+  for (int i = 0; i < 4; ++i) {
+    mods.tanh_terms[i] = static_cast<float>(sign * kFlash3TanhTerms[i] * std::pow(cap, -2 * i));
+  }
   return mods;
 }
 

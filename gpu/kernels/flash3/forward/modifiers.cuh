@@ -50,11 +50,11 @@ __device__ __forceinline__ void cap_scores(float (&scores)[kScores], const Flash
     const float last = mods.tanh_terms[3];
 #pragma unroll
     for (int i = 0; i < kScores; ++i) {
-      const float x = scores[i] * mods.signed_inverse, square = x * x;
+      const float square = scores[i] * scores[i];
       float terms = fmaf(last, square, mods.tanh_terms[2]);
       terms = fmaf(terms, square, mods.tanh_terms[1]);
       terms = fmaf(terms, square, mods.tanh_terms[0]);
-      scores[i] = x * terms;
+      scores[i] *= terms;
     }
     return;
   }
