@@ -236,6 +236,7 @@ std::vector<Case> prepare_cases() {
       AttentionProblem modified = plain;  // keys on both sides of the diagonal, in each tile
       modified.score_mods = {.alibi = true, .learned_sink = true};
       add_case(kernel, Direction::forward, modified, InputKind::normal, std::nullopt, cases);
+      add_case(kernel, Direction::forward, modified, InputKind::outlier, std::nullopt, cases);
       modified.causal = true;  // rows that see no key
       modified.seqlen_k = modified.seqlen_q - 70;
       modified.softmax_scale = -0.1;
