@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cpu_ref/numeric/descales.hpp"
+#include "cpu_ref/schedule/visit_tables.hpp"
 #include "gpu/launch/pass_arguments.hpp"
 #include "gpu/launch/row_stride.hpp"
 #include "gpu/registry/kernel_registry.hpp"
@@ -84,17 +85,27 @@ std::vector<const Kernel*> fastest_first(const AttentionProblem& problem, int co
   return kernels;
 }
 
-/// Tables, and numbers of heads, are put into memory by sessions alone, not for tensors of others.
-bool needs_tables(const Kernel& kernel, const AttentionProblem& problem) {
-  return kernel.on_gpu() && (problem.mask.any() || problem.score_mods.any());
+/// Whether a tensor has a number of each query head: its address is among the modifiers.
+bool is_of_heads(TensorName name) { return static_cast<int>(name) >= kNumRowTensors; }
+
+/// Where the arguments of a pass have the numbers of heads that a tensor holds.
+void put_numbers(DeviceScoreMods& mods, TensorName name, std::uintptr_t address) {
+  auto* const numbers = reinterpret_cast<float*>(address);
+  if (name == TensorName::alibi_slopes) mods.alibi_slopes = numbers;
+  if (name == TensorName::sink) mods.sinks = numbers;
+  if (name == TensorName::dsink) mods.dsinks = numbers;
+}
+
+template <typename Element>
+std::string bytes_of(const std::vector<Element>& elements) {
+  return {reinterpret_cast<const char*>(elements.data()), elements.size() * sizeof(Element)};
 }
 
 bool computes(const Kernel& kernel, const AttentionProblem& problem, const KernelUse& use, bool backward) {
   try {
     const Direction direction = backward ? Direction::backward : Direction::forward;
     const ProgramOptions options = options_of(kernel, problem, use);
-    return !kernel.refusal(problem, direction, options) && !needs_tables(kernel, problem) &&
-           !build_lack(kernel, problem, direction, options);
+    return !kernel.refusal(problem, direction, options) && !build_lack(kernel, problem, direction, options);
   } catch (const BadInput&) {  // of a choice that it does not know
     return false;
   }
@@ -137,11 +148,6 @@ DeviceLaunch::DeviceLaunch(const AttentionProblem& problem, const KernelUse& use
   const ProgramOptions options = options_of(row, problem, use);
   require_supported(row, problem, direction, options);
   for (const auto& [text, strides] : given) require_row_stride(text, strides[2]);
-  if (needs_tables(row, problem)) {
-    throw BadInput("problem", describe(problem),
-                   "must be without mask and score modifiers on tensors in a GPU's memory; on the CPU's they "
-                   "are there");
-  }
   require_runnable(row);
   if (const auto lack = build_lack(row, problem, direction, options)) {
     throw MachineLacks(std::string(row.name) + " " + *lack);
@@ -153,9 +159,11 @@ DeviceLaunch::DeviceLaunch(const AttentionProblem& problem, const KernelUse& use
     const TensorName name = tensor_called(text);
     names_.push_back(name);
     missing.erase(name);
+    if (is_of_heads(name)) continue;
     placed[static_cast<std::size_t>(name)] = {nullptr, strides[0], strides[1], strides[2]};
   }
   for (const TensorName name : missing) {
+    if (is_of_heads(name)) throw BadInput("given", std::string(to_string(name)), "must be among the tensors");
     const TensorExtent extent = tensor_extent(problem, name, programs_.front().splits.count);
     names_.push_back(name);
     workspaces_.push_back({{extent.splits * extent.batch, extent.heads, extent.rows, extent.cols},
@@ -166,6 +174,12 @@ DeviceLaunch::DeviceLaunch(const AttentionProblem& problem, const KernelUse& use
   for (const TileProgram& program : programs_) {
     arguments_.push_back(pass_arguments(program));
     arguments_.back().tensors = placed;
+    if (program.bit_reads > 0) {
+      const VisitTables visits = visit_tables(program);
+      tables_.insert(tables_.end(), {bytes_of(visits.blocks), bytes_of(visits.tiles), bytes_of(visits.bits)});
+      num_tables_ = tables_.size();
+      if (has_lengths_) arguments_.back().visits.blocks_of_entry = program.num_blocks();
+    }
     if (!has_pages_) continue;
     arguments_.back().kv_pages = {nullptr, static_cast<int>(page_table_row),
                                   std::countr_zero(static_cast<std::uint64_t>(problem.page_size))};
@@ -175,21 +189,32 @@ DeviceLaunch::DeviceLaunch(const AttentionProblem& problem, const KernelUse& use
 void DeviceLaunch::enqueue(std::uintptr_t stream, const std::vector<std::uintptr_t>& addresses,
                            std::uintptr_t counter, std::uint64_t seed) const {
   const std::size_t tables = (has_pages_ ? 1u : 0u) + (has_lengths_ ? 1u : 0u);
-  const std::size_t wanted = names_.size() + tables + descaled_.size();
+  const std::size_t others = names_.size() + tables + descaled_.size(), wanted = others + num_tables_;
   if (addresses.size() != wanted) {
     throw BadInput("addresses", std::to_string(addresses.size()),
                    "must be " + std::to_string(wanted) + ", one a tensor and table");
   }
   auto* const of_stream = reinterpret_cast<CUstream_st*>(stream);
+  std::size_t visited = others;
   for (std::size_t i = 0; i < programs_.size(); ++i) {
     KernelArguments arguments = arguments_[i];
     for (std::size_t tensor = 0; tensor < names_.size(); ++tensor) {
+      if (is_of_heads(names_[tensor])) {
+        put_numbers(arguments.score_mods, names_[tensor], addresses[tensor]);
+        continue;
+      }
       arguments.tensors[static_cast<std::size_t>(names_[tensor])].data =
           reinterpret_cast<void*>(addresses[tensor]);
     }
     const auto ints = [&](std::size_t table) {
       return reinterpret_cast<const int*>(addresses[names_.size() + table]);
     };
+    if (programs_[i].bit_reads > 0) {
+      arguments.visits.blocks = reinterpret_cast<const VisitedTiles*>(addresses[visited]);
+      arguments.visits.tiles = reinterpret_cast<const VisitedTile*>(addresses[visited + 1]);
+      arguments.visits.bits = reinterpret_cast<const std::uint32_t*>(addresses[visited + 2]);
+      visited += 3;
+    }
     if (has_pages_) arguments.kv_pages.entries = ints(0);
     if (has_lengths_) arguments.key_lengths = ints(has_pages_ ? 1 : 0);
     for (std::size_t j = 0; j < descaled_.size(); ++j) {

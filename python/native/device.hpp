@@ -5,6 +5,7 @@
 #include <array>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "gpu/registry/gpu_kernel.hpp"
@@ -38,10 +39,13 @@ class DeviceLaunch {
                const std::vector<GivenTensor>& given, std::int64_t page_table_row = 0);
 
   const std::vector<Workspace>& workspaces() const { return workspaces_; }
+  /// What passes that find their tiles in tables (VisitTables) read, three tables a pass: bytes that the
+  /// caller puts into the device's memory. Long ones: they are held until they are taken.
+  std::vector<std::string> take_tables() { return std::exchange(tables_, {}); }
   /// Enqueues the passes on `stream` of the current context.
   /// @param addresses  of the given tensors, then of the workspaces, in their orders; then, of ints, the page
   /// table of a problem with pages, whose entries are pages of the pools, its key lengths if it has some, and
-  /// of floats those descales of q, k and v that it is given
+  /// of floats those descales of q, k and v that it is given; last the tables of take_tables()
   /// @param counter  of two ints that are 0, or 0: those of the stream, which no graph may capture
   /// @param seed  of dropout
   /// @throws DeviceError where a launch fails
@@ -55,6 +59,8 @@ class DeviceLaunch {
   std::vector<KernelArguments> arguments_;  // of each program, but for addresses
   std::vector<TensorName> names_;           // whose addresses enqueue() takes
   std::vector<Workspace> workspaces_;
+  std::vector<std::string> tables_;
+  std::size_t num_tables_ = 0;
   bool has_pages_, has_lengths_;
   std::vector<TensorName> descaled_;  // whose descales are given
   int heads_of_descale_ = 1;          // query heads that share a number

@@ -248,12 +248,21 @@ void bind_device(nb::module_& module) {
         return choose_kernel(problem, std::move(use), compute_capability, backward);
       },
       "problem"_a, "kernel"_a, "tile"_a.none(), "order"_a, "compute_capability"_a, "backward"_a);
+  module.def("alibi_slope", &alibi_slope, "head"_a, "heads"_a);
   module.def("descale_range", [] { return std::pair(kLeastDescale, kMostDescale); });
   nb::class_<DeviceLaunch>(module, "DeviceLaunch")
       .def(nb::init<const AttentionProblem&, const KernelUse&, bool, const std::vector<GivenTensor>&,
                     std::int64_t>(),
            "problem"_a, "use"_a, "backward"_a, "given"_a, "page_table_row"_a = 0)
       .def("workspaces", &DeviceLaunch::workspaces)
+      .def("take_tables",
+           [](DeviceLaunch& launch) {
+             nb::list tables;
+             for (const std::string& table : launch.take_tables()) {
+               tables.append(nb::bytes(table.data(), table.size()));
+             }
+             return tables;
+           })
       .def("enqueue", &DeviceLaunch::enqueue, "stream"_a, "addresses"_a, "counter"_a, "seed"_a,
            nb::call_guard<nb::gil_scoped_release>());
 }

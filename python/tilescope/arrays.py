@@ -244,15 +244,11 @@ def attention(
 
         if key_lengths is not None:
             raise bad_input("key_lengths", "with torch tensors", "must be left out: their operators know no padding")
-        if mask:
-            raise bad_input("mask", mask, "must be left out with torch tensors: their operators know no such mask")
         if any(descale is not None for descale in (descale_q, descale_k, descale_v, descale_block)):
             raise bad_input("descale_q", "with torch tensors", "must be left out: their operators know no descales")
-        for name in score_mods:
-            raise bad_input(name, "with torch tensors", "must be left out: their operators know no score modifiers")
         return on_torch.attention(
             q, k, v, causal=causal, window=window, scale=scale, dropout=dropout, seed=seed, kernel=kernel,
-            tile=tile, backward=backward, layout=layout, return_lse=return_lse,
+            tile=tile, backward=backward, layout=layout, return_lse=return_lse, mask=mask, **score_mods,
         )  # fmt: skip
     np = _numpy()
 

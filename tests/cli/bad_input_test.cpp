@@ -113,6 +113,12 @@ TEST_CASE("bad kernels and tiles are refused by every command that takes them") 
         {"gpu:flash3", "up to head_dim 128 alone", "runs on cpu:standard", "gpu:flash2-mma"}},
        {{"--splits", "2"}, {"gpu:flash3", "keys whole", "runs on cpu:flash2"}},
        {{"--pass", "bwd"}, {"gpu:flash3", "no mask beside causal", "runs on cpu:standard"}}});
+  check_refused_by(
+      {{"simulate", "--kernel", "gpu:flash3", "--alibi", "--learned-sink"}},
+      {{{"--dtype", "fp8e4m3"}, {"gpu:flash3", "modifies scores in 16 bits alone"}},
+       {{"--dtype", "bf16", "--splits", "2"}, {"gpu:flash3", "keys whole", "runs on cpu:flash2"}},
+       {{"--dtype", "bf16", "--log-bias", "1"}, {"gpu:flash3", "no logarithmic bias", "gpu:flash2-mma"}},
+       {{"--dtype", "bf16", "--pass", "bwd"}, {"gpu:flash3", "no ALiBi", "cpu:flash2"}}});
 }
 
 TEST_CASE("a flag with a word, and a kernel that has none to stand beside, are refused with what is meant") {

@@ -65,6 +65,10 @@ CASES = [
     ("gpu:flash3", 256, 256, 64, "fp16", "fwd", "--causal --mask documents:70,0,150,36"),
     ("gpu:flash3", 256, 200, 128, "bf16", "fwd", "--mask block-causal:48"),
     ("gpu:flash3 --heads 4", 256, 640, 64, "bf16", "fwd", "--mask blocks:128;0,2;1,3,4"),
+    ("gpu:flash3", 300, 200, 64, "bf16", "fwd", "--causal --alibi --learned-sink"),
+    ("gpu:flash3", 256, 200, 64, "fp16", "fwd", "--causal --softcap 20"),
+    ("gpu:flash3", 200, 300, 128, "fp16", "fwd", "--window 70,9 --softcap 20 --alibi"),
+    ("gpu:flash3 --heads 4", 256, 256, 128, "bf16", "fwd", "--causal --mask documents:70,0,150,36 --learned-sink"),
     ("gpu:split-k", 131, 133, 56, "fp16", "fwd", "--heads 3 --heads-kv 3"),
 ]
 

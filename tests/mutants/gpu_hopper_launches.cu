@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launches of gpu:flash3 in Hopper's program of mutants: fp16 at every compiled head dimension, and 192
 // with values of 128 columns, 64 with
-// tables, with few keys a row and in order, and e4m3 forward, 128, observed and not; those of
+// tables, with modifiers, with few keys a row and in order, and e4m3 forward, 128, observed and not; those of
 // gpu:flash3-basic, fp16; and of gpu:decode, fp16 with head dimension 64, and gpu:mla-decode, fp16, which are
 // tried here so that the emulated device tries them. The other rungs are in test_gpu_mutants.
 #include <algorithm>
@@ -118,6 +118,9 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
   }
   if (flash3_has_tables(program.problem)) {
     return launch_forward<Flash3TableChoice<64>>(program, arguments, stream);
+  }
+  if (flash3_has_mods(program.problem)) {
+    return launch_forward<Flash3ModsChoice<64>>(program, arguments, stream);
   }
   if (flash3_has_values_shape(program.problem)) return launch_values(program, arguments, stream);
   const std::int64_t head_dim = program.problem.head_dim;

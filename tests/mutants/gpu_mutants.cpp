@@ -233,6 +233,19 @@ std::vector<Case> prepare_cases() {
       tables.seqlen_k = 700;
       tables.mask = {MaskKind::prefix, {300}};
       add_case(kernel, Direction::forward, tables, InputKind::normal, std::nullopt, cases);
+      AttentionProblem modified = plain;  // keys on both sides of the diagonal, in each tile
+      modified.score_mods = {.alibi = true, .learned_sink = true};
+      add_case(kernel, Direction::forward, modified, InputKind::normal, std::nullopt, cases);
+      add_case(kernel, Direction::forward, modified, InputKind::outlier, std::nullopt, cases);
+      modified.causal = true;  // rows that see no key
+      modified.seqlen_k = modified.seqlen_q - 70;
+      modified.softmax_scale = -0.1;
+      add_case(kernel, Direction::forward, modified, InputKind::normal, std::nullopt, cases);
+      for (const double cap : {2.0, 60.0}) {  // which scores pass, and which they stay below
+        AttentionProblem capped = causal;
+        capped.score_mods.softcap = cap;
+        add_case(kernel, Direction::forward, capped, InputKind::normal, std::nullopt, cases);
+      }
       AttentionProblem three = causal;  // the third kv tile of a q tile waits for two
       three.seqlen_k = 3 * kernel.default_options(causal)[PassName::dkdvdq].tile.block_n - 1;
       for (const int splits : {1, 2}) {

@@ -230,12 +230,34 @@ def test_more_refusals(qkv):
         (90, {"head_dim": 68}, "", "gpu:flash2-mma", None),
         (80, {}, "", "gpu:flash2-mma", None),
         (80, {}, "ordered", "gpu:flash2-mma", "ordered"),
+        (90, {"softcap": 50}, "", "gpu:flash2-mma", None),
+        (90, {"mask": "prefix:9", "causal": True}, "", "gpu:flash2-mma", None),
     ],
 )
 def test_the_fastest_kernel_that_computes_a_problem_is_chosen(capability, problem, order, kernel, chosen_order):
     problem = ts.Problem(**{"seqlen_q": 512, "heads": 2, "head_dim": 64, **problem})
     use = _native.choose_kernel(problem._handle, "", None, order, capability, True)
     assert (use.kernel, use.backward) == (kernel, chosen_order)
+
+
+@pytest.mark.parametrize(
+    ("problem", "kernel"),
+    [
+        ({"softcap": 50, "head_dim": 256}, "gpu:flash3"),
+        ({"alibi": True, "mask": "documents:500,12"}, "gpu:flash3"),
+        ({"learned_sink": True, "window": (128, 0), "mask": "sink:4"}, "gpu:flash3"),
+        ({"log_bias": 1.0}, "gpu:flash2-mma"),
+        ({"mask": "prefix:9", "head_dim": 192}, "gpu:flash2-mma"),
+    ],
+)
+def test_masks_and_modifiers_go_forward_to_the_fastest_that_has_them(problem, kernel):
+    problem = ts.Problem(**{"seqlen_q": 512, "heads": 2, "head_dim": 64, "causal": "mask" in problem, **problem})
+    assert _native.choose_kernel(problem._handle, "", None, "", 90, False).kernel == kernel
+
+
+@pytest.mark.parametrize("name", ["gemma2", "gpt-oss", "mpt"])
+def test_presets_with_modifiers_are_flash3s_forward(name):
+    assert _native.choose_kernel(ts.Problem.preset(name)._handle, "", None, "", 90, False).kernel == "gpu:flash3"
 
 
 def test_few_queries_go_forward_to_the_kernel_that_is_made_for_them():

@@ -181,7 +181,10 @@ Flash3ForwardWay choose_forward(const AttentionProblem& problem) {
   // Of the time of others that splits are to take, since steps of lone tiles are shorter than those of many.
   constexpr double kShareOfSplits = 0.92;
   constexpr int kMostSplits = 16;
-  if (is_fp8(problem.dtype) || flash3_has_values(problem) || flash3_has_tables(problem)) return {};
+  if (is_fp8(problem.dtype) || flash3_has_values(problem) || flash3_has_tables(problem) ||
+      flash3_has_mods(problem)) {
+    return {};
+  }
   const int head_dim = static_cast<int>(problem.head_dim);
   Flash3ForwardWay best;
   double first = end_of_forward(problem, best);

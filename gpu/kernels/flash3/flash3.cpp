@@ -110,6 +110,9 @@ std::vector<Boxes> Flash3::boxes(const TileProgram& program) {
     std::vector<Boxes> all{boxes(q, shape.q_tile(), kEvictFirst), boxes(k, shape.k_tile()),
                            boxes(v, shape.v_tile())};
     if (shape.output == Flash3Output::staged) all.push_back(stored(out, shape.out_tile()));
+    for (const TensorName numbers : {alibi_slopes, sink}) {  // of heads, each asked for by itself
+      if (shape.mods) all.push_back({.tensor = numbers, .rows = 1, .panel_bytes = kSectorBytes});
+    }
     return all;
   }
   if (program.name == PassName::combine) return combined_lse(program);
@@ -145,6 +148,10 @@ std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const P
        splits || options.pack_gqa || options.variant != Variant::own)) {
     return "has masks beside causal and windows in 16 bits up to head_dim 128 alone, with values of as many "
            "columns, keys whole and heads unpacked";
+  }
+  if (flash3_has_mods(problem) && (is_fp8(problem.dtype) || flash3_has_values(problem) || splits ||
+                                   options.pack_gqa || options.variant != Variant::own)) {
+    return "modifies scores in 16 bits alone, with values of as many columns, keys whole and heads unpacked";
   }
   if (is_fp8(problem.dtype) && (splits || options.pack_gqa)) {
     return "splits keys and packs heads of 16-bit types alone";

@@ -148,6 +148,10 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
       return launch_forward<kType, Flash3TableChoice<(kHeadDim <= 64 ? 64 : 128)>>(program, arguments,
                                                                                    stream);
     }
+    if (flash3_has_mods(program.problem)) {
+      constexpr int kModsDim = flash3_mods_shape(kHeadDim).head_dim;
+      return launch_forward<kType, Flash3ModsChoice<kModsDim>>(program, arguments, stream);
+    }
     if (flash3_has_values_shape(program.problem)) {
       return launch_forward<kType, Flash3ValuesChoice>(program, arguments, stream);
     }

@@ -8,9 +8,9 @@
 //   tables      Flash3TableTiles, Flash3Visit (forward/tables.cuh) and mask_rows_by_bits(): the tiles and the
 //               mask where it is no band. Another mask is another table, which its file of
 //               cpu_ref/schedule/masks/ gives
-//   the score   score_exponent() (primitives/common/score.cuh): what P's exponent is. A modifier (soft cap, a
-//               bias) changes it there and the maximum with it: raise_to() of forward/softmax.cuh; backward,
-//               dS takes the derivative as a factor
+//   the score   score_exponent() (primitives/common/score.cuh): what P's exponent is. Modifiers (soft cap,
+//               ALiBi) change scores before: modify_scores() of forward/modifiers.cuh; a learned sink is what
+//               rows begin with, begin_with_sink() of forward/softmax.cuh
 #pragma once
 
 #include "cpu_ref/schedule/tile_schedule.hpp"

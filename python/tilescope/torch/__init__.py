@@ -14,6 +14,7 @@ import torch
 from ..errors import bad_input
 from ..problem import Problem
 from . import operators  # registers them
+from .modified import modified_attention
 from .paged import paged_attention
 from .sdpa import register_sdpa
 
@@ -77,6 +78,8 @@ def attention(
     key_lengths: Any = None,
     descale_k: Any = None,
     descale_v: Any = None,
+    mask: str = "",
+    **score_mods: Any,
 ) -> Any:
     """Softmax attention of q (B, H, Nq, D) over k (B, Hkv, Nk, D) and v (B, Hkv, Nk, Dv), with gradients.
 
@@ -90,11 +93,18 @@ def attention(
     names no page is refused before anything is launched. Autocast leaves pools as they are. Pools of float8_e4m3fn stand
     beside wider queries, and what they hold is multiplied by ``descale_k`` and ``descale_v``: numbers, or (B, Hkv).
 
+    ``mask`` and the score modifiers ``softcap``, ``alibi``, ``log_bias`` and ``learned_sink`` are those of
+    `tilescope.attention`; slopes and sinks are tensors (H,), and a sink has a gradient. On CUDA the fastest kernel that
+    computes the direction is taken: on Hopper gpu:flash3 forward, in 16 bits, gpu:flash2-mma backward. These calls are not
+    traced: torch.compile breaks its graph at them.
+
     Returns out, or with ``return_lse`` also lse (B, H, Nq) float32, which carries no gradient.
     """
     left, right = window
     _require_tensors(q, k, v)
     if page_table is not None or key_lengths is not None:
+        for name in (*(["mask"] if mask else []), *score_mods):
+            raise bad_input(name, "given", "must be left out where there is a page_table")
         _require_forward_with_table(page_table, key_lengths, dropout, seed, backward)
         options = operators.Options.of(q, causal=causal, window=(left, right), scale=scale, kernel=kernel, tile=tile)
         out, lse = paged_attention(q, k, v, page_table, key_lengths, options, layout, (descale_k, descale_v))
@@ -104,14 +114,20 @@ def attention(
             raise bad_input(name, "given", "must be left out without page_table: pools alone have descales")
     if torch.is_autocast_enabled(q.device.type):
         q, k, v = (tensor.to(torch.get_autocast_dtype(q.device.type)) for tensor in (q, k, v))
-    _require_problem(q, k, v, layout, causal, (left, right), scale, dropout)
-    if layout == "bnhd":
-        q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
     drawn = None
     if seed is not None and dropout > 0:
         drawn = torch.tensor(seed, dtype=torch.int64)
     elif dropout > 0:
         drawn = torch.randint(2**63 - 1, (), dtype=torch.int64)
+    if mask or score_mods:
+        options = operators.Options.of(
+            q, causal=causal, window=(left, right), scale=scale, dropout=dropout, kernel=kernel, backward=backward, tile=tile
+        )
+        out, lse = modified_attention(q, k, v, options, layout, mask, score_mods, drawn)
+        return (out, lse) if return_lse else out
+    _require_problem(q, k, v, layout, causal, (left, right), scale, dropout)
+    if layout == "bnhd":
+        q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
     needs_gradient = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     options = operators.Options.of(
         q, causal=causal, window=(left, right), scale=scale, dropout=dropout, kernel=kernel, backward=backward, tile=tile
@@ -180,8 +196,8 @@ def register_transformers(name: str = "tilescope") -> None:
     """Offers `attention` to Hugging Face transformers as ``attn_implementation=name``.
 
     A sequence of a padded batch, or of those packed side by side whose ``position_ids`` begin anew, is computed alone;
-    what stands for padding is 0. Sliding windows are those of the model. What else a model asks for, a soft cap or a
-    sink, is refused by name, and so is a mask with a hole.
+    what stands for padding is 0. Sliding windows, soft caps (Gemma 2) and learned sinks (gpt-oss) are those of the model.
+    A mask with a hole is refused.
     """
     from .huggingface import register
 

@@ -11,8 +11,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from ..errors import MissingPackage, bad_input
 
-#: What a model may ask of attention that the operators have not.
-_NOT_THERE = ("softcap", "s_aux", "head_mask")
+#: Score modifiers by what models call them.
+_MODIFIERS = {"softcap": "softcap", "s_aux": "learned_sink"}
 _told = WeakIdKeyDictionary()  # of a mask, which all layers of a model are given, the sequences
 
 
@@ -23,9 +23,9 @@ def register(name: str, attention: Callable[..., torch.Tensor]) -> None:
         raise MissingPackage("transformers with AttentionMaskInterface is missing: pip install transformers") from None
 
     def implementation(module, query, key, value, attention_mask=None, scaling=None, dropout=0.0, **options):
-        for asked in _NOT_THERE:
-            if options.get(asked) is not None:
-                raise bad_input(asked, "given", "must be left out: operators on tensors know no such modifier")
+        if options.get("head_mask") is not None:
+            raise bad_input("head_mask", "given", "must be left out: a head's result is not scaled")
+        mods = {ours: options[theirs] for theirs, ours in _MODIFIERS.items() if options.get(theirs) is not None}
         causal = options.get("is_causal")
         causal = getattr(module, "is_causal", True) if causal is None else causal
         window = options.get("sliding_window")
@@ -35,7 +35,7 @@ def register(name: str, attention: Callable[..., torch.Tensor]) -> None:
 
         def attend(q, k, v):
             masked = causal and (q.shape[2] > 1 or window is not None)
-            return attention(q, k, v, causal=masked, window=sides, scale=scaling, dropout=dropout)
+            return attention(q, k, v, causal=masked, window=sides, scale=scaling, dropout=dropout, **mods)
 
         spans = _spans(attention_mask, options.get("position_ids"), query.shape[2], key.shape[2], query.shape[0])
         if spans is None:

@@ -3,9 +3,7 @@
 
 import warnings
 
-from steps import by_definition, close, make_qkv, require, run, step
-
-TOLERANCE = {"float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
+from steps import TOLERANCE, by_definition, close, make_qkv, require, run, step
 
 
 def check_against_definition(q, k, v, causal=True, **options):

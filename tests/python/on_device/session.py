@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-BESIDE = ("kernels", "compiled")  # side by side: they count nothing
+BESIDE = ("kernels", "modified", "compiled")  # side by side: they count nothing
 COUNTING = (
     "counts",
     "beside_tools",

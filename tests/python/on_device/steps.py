@@ -9,6 +9,7 @@ import traceback
 from pathlib import Path
 
 LONGEST_S = 60  # of another process
+TOLERANCE = {"float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
 STEPS = []
 
 

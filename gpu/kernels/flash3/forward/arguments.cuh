@@ -4,6 +4,8 @@
 
 #include <cuda.h>
 
+#include <type_traits>
+
 #include "cpu_ref/schedule/tile_schedule.hpp"
 #include "gpu/kernels/flash3/forward/shapes.hpp"
 #include "gpu/kernels/flash3/scores.cuh"
@@ -45,6 +47,27 @@ struct Flash3ForwardArguments {
   StepClock clock;
   DeviceVisits visits;  // of shapes with tables
 };
+
+/// Modifiers of scores (ScoreMods), which take products of Q and K to modified ones: a scaled score is
+/// |scale| times either.
+struct Flash3ScoreMods {
+  float softcap = 0.0f;         // 0: none
+  float exponent = 0.0f;        // 2 log2(e) / softcap, with the sign of the scale
+  float minus_twice = 0.0f;     // -2 softcap
+  float tanh_terms[4] = {};     // softcap tanh(x / softcap) / x by powers of x^2, with the sign of the scale
+  float most_by_terms = -1.0f;  // |product| up to which these do
+  const float* slopes = nullptr;  // of ALiBi, of query heads; null: none
+  const float* sinks = nullptr;   // learned, of query heads; null: none
+  float per_scale = 1.0f;         // 1 / |scale|: takes slopes and sinks to products
+  float sign = 1.0f;              // of the scale, where no cap has put it on
+};
+
+struct Flash3ModifierArguments : Flash3ForwardArguments {
+  Flash3ScoreMods mods;
+};
+/// What an instance is launched with. @tparam kMods  of its shape
+template <bool kMods>
+using Flash3ArgumentsOf = std::conditional_t<kMods, Flash3ModifierArguments, Flash3ForwardArguments>;
 
 /// One q tile of one head, as the producer hands it to the consumers.
 struct Flash3Item {
@@ -108,6 +131,10 @@ struct Flash3Shared {
   }
   __device__ __forceinline__ sm90::SharedAddress visit_count(int q_index) const {
     return base + kLayout.visits + 8 * kShape.kv_stages + 4 * q_index;
+  }
+  /// Of modifiers: slope and sink of the head of a Q buffer's item.
+  __device__ __forceinline__ sm90::SharedAddress head_numbers(int q_index) const {
+    return base + kLayout.head_numbers + kHeadNumbersBytes * q_index;
   }
   /// What the second part of the keys gives, from a thread to its twin.
   __device__ __forceinline__ auto part() const { return sm90::Pipe<kLayout.part>(base); }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "gpu/kernels/flash3/forward/arguments.cuh"
+#include "gpu/kernels/flash3/forward/modifiers.cuh"
 #include "gpu/kernels/flash3/forward/observed.cuh"
 #include "gpu/kernels/flash3/forward/producer.cuh"
 #include "gpu/kernels/flash3/forward/softmax.cuh"
@@ -24,8 +25,9 @@ template <sm90::WgmmaType kType, Flash3ForwardShape kShape, bool kObserved>
 struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
   using Walk = Flash3ForwardWalk<kShape>;
   using Walk::args, Walk::shared, Walk::group, Walk::thread, Walk::row_group, Walk::q, Walk::k, Walk::v;
-  using Walk::item, Walk::range, Walk::own_begin, Walk::own_end, Walk::kBlockN, Walk::kSplits, Walk::kSkips;
-  using Walk::kTables, Walk::visit, Walk::look_at_tile;
+  using Walk::items, Walk::item, Walk::range, Walk::own_begin, Walk::own_end, Walk::kBlockN, Walk::kSplits,
+      Walk::kSkips;
+  using Walk::kTables, Walk::kMods, Walk::visit, Walk::look_at_tile;
   using Walk::lane, Walk::first_query, Walk::release_q, Walk::release_k;
   using Walk::release_v, Walk::needs_mask, Walk::skip_k, Walk::skip_v, Walk::skip_tiles, Walk::look_at_item;
   static constexpr int kHeadDim = kShape.head_dim, kValueDim = kShape.values();
@@ -43,7 +45,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
   Flash3Rows rows;
   bool v_ready = false;
 
-  __device__ __forceinline__ Flash3ForwardConsumer(const Flash3ForwardArguments& args,
+  __device__ __forceinline__ Flash3ForwardConsumer(const Flash3ArgumentsOf<kShape.mods>& args,
                                                    Flash3Shared<kShape> shared, const Flash3Item* items,
                                                    int group, int thread)
       : Walk{args, shared, items, group, thread, kShape.splits_keys ? 0 : group},
@@ -88,9 +90,25 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
     return kSplits ? group * kShape.tile.block_m : first_query(item) - item.block * kShape.tile.block_m;
   }
   __device__ __forceinline__ void mask_tile(int step) {
-    if constexpr (kTables) return mask_rows_by_bits(scores, args.score_sign, visit.bits, thread);
+    const float sign = kMods ? 1.0f : args.score_sign;
+    if constexpr (kTables) return mask_rows_by_bits(scores, sign, visit.bits, thread);
     const int block = n_block(step);
-    mask_rows<kShape>(scores, args.score_sign, args, first_query(item), block * kBlockN + own_key, thread);
+    mask_rows<kShape>(scores, sign, args, first_query(item), block * kBlockN + own_key, thread);
+  }
+
+  /// Scores of a step become modified ones, with the sign of the scale.
+  __device__ __forceinline__ void modify_tile(int step) {
+    if constexpr (kMods) {
+      modify_scores<kShape.caps>(scores, args, shared.head_numbers(q.index()), first_query(item),
+                                 n_block(step) * kBlockN, thread);
+    }
+  }
+  /// What the softmax of a row that has seen no key begins with.
+  __device__ __forceinline__ float sink() const {
+    if constexpr (kMods) {
+      if (args.mods.sinks) return sink_of(shared.head_numbers(q.index()));
+    }
+    return kMinusInfinity;
   }
 
   /// The next item with something to compute; the others' rows are 0. False: there are no more.
@@ -101,7 +119,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
       if constexpr (kSkips && kObserved) log_left_out(*this, 0, range.count());
       if (!kSplits || group == 0) {
         store_empty_rows<kShape>(args, shared, item, first_query(item) + 16 * (thread / 32),
-                                 4 * row_group + thread / 32, lane());
+                                 4 * row_group + thread / 32, lane(), sink());
       }
       release_q();
     }
@@ -139,9 +157,11 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
   /// The first tile of an item, its scores being there.
   __device__ __forceinline__ void first_softmax() {
     release_k();
+    modify_tile(own_begin);
     if (needs_mask(own_begin)) mask_tile(own_begin);
     if constexpr (kObserved) log_scores(*this, own_begin);
     rows = Flash3Rows::starting(kShape.skips || first_query(item) < args.band.seqlen_q);
+    if constexpr (kMods) rows.begin_with_sink(sink() * args.mods.per_scale, lane());
     if (group == 0 && thread == 0) note_step(args.clock, 0, item.index());
     float tile_sum[2];
     rows.raise_to(scores, args.exponent_scale);
@@ -190,6 +210,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
     const bool k_ready = step + 1 == own_end || k.is_full(k.place);
     v_ready = v.is_full(next_v);
     sm90::wait_for_wgmma<kShape.overlaps ? 1 : 0>();
+    modify_tile(step);
     float tile_sum[2];
     bool raised = false;     // a maximum: what was summed before takes factors
     if (needs_mask(step)) {  // rare, and where rows see their first keys
@@ -227,6 +248,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
         multiply_scores(k_stage);
         sm90::wait_for_wgmma<0>();
         release_k_at(k_stage);
+        modify_tile(step);
         rows.raise_to(scores, args.exponent_scale);
         rows.exponentiate(scores, args.exponent_scale, tile_sum);
       }

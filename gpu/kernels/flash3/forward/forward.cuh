@@ -32,8 +32,8 @@ __device__ __forceinline__ void init_q_and_k(Shared shared, int consumers) {
 /// CTA: one q tile after the other, from the counter. Grid: as many as run at once. Dynamic shared memory:
 /// Flash3ForwardLayout.
 template <sm90::WgmmaType kType, typename Choice, bool kObserved>
-__global__ __launch_bounds__(Choice::shape.threads(),
-                             1) void flash3_forward(const __grid_constant__ Flash3ForwardArguments args) {
+__global__ __launch_bounds__(Choice::shape.threads(), 1) void flash3_forward(
+    const __grid_constant__ Flash3ArgumentsOf<Choice::shape.mods> args) {
   constexpr Flash3ForwardShape kShape = Choice::shape;
   constexpr Flash3ForwardLayout kLayout(kShape);
   static_assert(kLayout.end <= kSm90SharedBytes, "the tile does not fit shared memory");

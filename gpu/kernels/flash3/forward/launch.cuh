@@ -4,10 +4,12 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "common/errors.hpp"
 #include "gpu/kernels/flash3/forward/arguments.cuh"
+#include "gpu/kernels/flash3/forward/tanh_terms.hpp"
 #include "gpu/primitives/sm90/encode_tensor_map.hpp"
 #include "gpu/primitives/sm90/wgmma.cuh"
 
@@ -71,12 +73,40 @@ inline KernelArguments flash3_packed_heads(KernelArguments arguments) {
   return arguments;
 }
 
+/// Slopes and sinks lie by query heads.
+inline Flash3ScoreMods flash3_score_mods(const KernelArguments& args) {
+  const DeviceScoreMods& given = args.score_mods;
+  Flash3ScoreMods mods{.slopes = given.alibi_slopes,
+                       .sinks = given.sinks,
+                       .per_scale = given.per_scale,
+                       .sign = args.score_sign};
+  if (given.softcap == 0.0f) return mods;
+  const double cap = given.softcap, sign = args.score_sign;
+  mods.softcap = given.softcap;
+  mods.exponent = static_cast<float>(2.0 * kLog2E * sign / cap);
+  mods.minus_twice = -2.0f * given.softcap;
+  mods.sign = 1.0f;
+  // Terms whose powers of the cap are no normal numbers are nothing to scores far below a large cap; of a
+  // small one there are none.
+  constexpr double kLarge = 1 << 20, kFarBelow = 1.0 / 64, kLargestSquared = 1e18;
+  if (cap * kLarge < 1.0) return mods;
+  const double most = (cap > kLarge ? kFarBelow : kFlash3TanhTermsMost) * cap;
+  mods.most_by_terms = static_cast<float>(std::min(most, kLargestSquared));
+  for (int i = 0; i < 4; ++i) {
+    mods.tanh_terms[i] = static_cast<float>(sign * kFlash3TanhTerms[i] * std::pow(cap, -2 * i));
+  }
+  return mods;
+}
+
 template <sm90::WgmmaType kType, Flash3ForwardShape kShape>
-Flash3ForwardArguments flash3_forward_arguments(const TileProgram& program, const KernelArguments& of_heads) {
+Flash3ArgumentsOf<kShape.mods> flash3_forward_arguments(const TileProgram& program,
+                                                        const KernelArguments& of_heads) {
   const KernelArguments args = program.pack_gqa ? flash3_packed_heads(of_heads) : of_heads;
   constexpr auto kElement = kType == sm90::WgmmaType::fp16 ? sm90::MapElement::fp16 : sm90::MapElement::bf16;
   const int out_cols = static_cast<int>(program.problem.value_dim());
-  Flash3ForwardArguments out = flash3_common_arguments(args, out_cols, program.splits);
+  Flash3ArgumentsOf<kShape.mods> out{};
+  static_cast<Flash3ForwardArguments&>(out) = flash3_common_arguments(args, out_cols, program.splits);
+  if constexpr (kShape.mods) out.mods = flash3_score_mods(args);
   out.head_band = of_heads.band;
   out.head_rows = program.pack_gqa && program.problem.masked() ? of_heads.band.seqlen_q : 0;
   const auto map = [&](TensorName name, int heads, int rows, int cols, int box_rows) {
@@ -93,6 +123,7 @@ Flash3ForwardArguments flash3_forward_arguments(const TileProgram& program, cons
 /// Enqueues the pass on `sms` multiprocessors. Compiled once for each type and Flash3ForwardChoice, and to be
 /// observed, for sm_90a.
 template <sm90::WgmmaType kType, typename Choice, bool kObserved = false>
-void launch_flash3_forward(const Flash3ForwardArguments& arguments, int sms, cudaStream_t stream);
+void launch_flash3_forward(const Flash3ArgumentsOf<Choice::shape.mods>& arguments, int sms,
+                           cudaStream_t stream);
 
 }  // namespace tilescope::gpu

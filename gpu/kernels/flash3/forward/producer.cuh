@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gpu/kernels/flash3/forward/arguments.cuh"
+#include "gpu/kernels/flash3/forward/modifiers.cuh"
 #include "gpu/kernels/flash3/forward/tables.cuh"
 #include "gpu/primitives/sm90/fragments.hpp"
 #include "gpu/primitives/sm90/tma.cuh"
@@ -12,9 +13,8 @@ namespace tilescope::gpu::detail {
 /// The thread that loads. Order of a tile: K, Q, K, V, K, V ... V, as the consumers ask for them.
 /// @tparam Shared  Flash3Shared, or that of the pass on bytes
 /// @return its side of V, where the tile that would follow goes
-template <auto kShape, typename Shared>
-__device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shared shared,
-                                        Flash3Item* items) {
+template <auto kShape, typename Shared, typename Arguments>
+__device__ __forceinline__ auto produce(const Arguments& args, Shared shared, Flash3Item* items) {
   using sm90::CacheHint;
   constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKTile = kShape.k_tile(), kVTile = kShape.v_tile();
   const auto load_tile = [](std::uint32_t target, const CUtensorMap& map, std::uint32_t full,
@@ -35,6 +35,9 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
       of_group.wait_empty("a free Q buffer");
       items[of_group.index()] = item;
       if constexpr (kShape.tables) store_word(shared.visit_count(of_group.index()), tiles);
+      if constexpr (kShape.mods) {
+        copy_head_numbers(shared.head_numbers(kShape.q_buffers()), shared.head_numbers(of_group.index()));
+      }
       const int row = item.template first_query<kShape>(group);
       if (tiles > 0 && row < args.band.seqlen_q) {
         load_tile(of_group.buffer(), args.q, of_group.full(), kQTile, row, item.head, item.batch(args),
@@ -92,6 +95,9 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
       v.advance();
     };
     if (!range.empty()) load_k(0);
+    if constexpr (kShape.mods) {
+      load_head_numbers(args.mods, item.head, !range.empty(), shared.head_numbers(kShape.q_buffers()));
+    }
     hand_over(item, range.count());
     // Who ends first takes the next item: asked near the end, but so early that the answer is there in time.
     constexpr int kTilesBefore = 2;

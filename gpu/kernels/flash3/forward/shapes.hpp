@@ -49,6 +49,8 @@ struct Flash3ForwardShape {
   bool overlaps = true;       // a softmax runs beside P V of the tile before, of the same warpgroup
   int value_dim = 0;          // columns of V and O; 0: head_dim
   bool tables = false;        // kv tiles are found in tables (VisitTables), which serve every mask
+  bool mods = false;          // scores are modified, each modifier where the problem has it (ScoreMods), ...
+  bool caps = false;          // ... a soft cap, too
 
   constexpr int v_stages() const { return kv_stages; }
   constexpr int row_groups() const { return tile.block_m / 64; }
@@ -71,6 +73,9 @@ struct Flash3ForwardShape {
   constexpr bool operator==(const Flash3ForwardShape&) const = default;
 };
 
+/// Of modifiers: slope and sink of an item's head, fp32.
+inline constexpr int kHeadNumbersBytes = 8;
+
 /// Offsets from the start of a CTA's shared memory; the end of the layout is its size. [bytes]
 struct Flash3ForwardLayout {
   gpu::sm90::PipeLayout q, k, v;
@@ -79,6 +84,7 @@ struct Flash3ForwardLayout {
   int out = 0;
   int items = 0;   // 16 bytes a Q buffer, and for one ahead
   int visits = 0;  // of tables: a K buffer's tile and the place of its bits, a Q buffer's number of tiles
+  int head_numbers = 0;  // of modifiers: slope and sink of a Q buffer's item, and of one that goes to it
   int end = 0;
 
   constexpr explicit Flash3ForwardLayout(const Flash3ForwardShape& shape) {
@@ -90,6 +96,7 @@ struct Flash3ForwardLayout {
     part = shared.take_buffers(1, shape.splits_keys ? 128 * 4 * (shape.values() / 2 + 4) : 0);
     items = shared.take(16 * (shape.q_buffers() + 1));
     visits = shared.take(shape.tables ? 8 * shape.kv_stages + 4 * shape.q_buffers() : 0);
+    head_numbers = shared.take(shape.mods ? kHeadNumbersBytes * (shape.q_buffers() + 1) : 0);
     shared.take_barriers(q, k, v, part);
     end = shared.end;
   }
@@ -188,7 +195,7 @@ static_assert(Flash3ForwardLayout(flash3_values_shape()).end <= kSm90SharedBytes
 inline constexpr int kFlash3TablesHeadDim = 128;
 constexpr Flash3ForwardShape flash3_table_shape(int head_dim) {
   Flash3ForwardShape shape{{128, 128}, head_dim, head_dim <= 64 ? 4 : 2, 2};
-  shape.tables = true;
+  shape.tables = shape.mods = shape.caps = true;
   return shape;
 }
 template <int kHeadDim>
@@ -198,8 +205,30 @@ struct Flash3TableChoice {
 static_assert(Flash3ForwardLayout(flash3_table_shape(64)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_table_shape(128)).end <= kSm90SharedBytes);
 
-/// Whether the forward pass of a problem finds its tiles in tables.
-inline bool flash3_has_tables(const AttentionProblem& problem) { return problem.mask.any(); }
+/// Modifiers of scores where tiles need no tables: the whole tiles of head dimensions 64, 128 and 256. Those
+/// of 64 have no registers for a soft cap (20 bytes would spill): it takes tables there.
+inline constexpr int kFlash3NoCapHeadDim = 64;
+constexpr Flash3ForwardShape flash3_mods_shape(int head_dim) {
+  Flash3ForwardShape shape = flash3_forward_shape(head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256);
+  shape.mods = true;
+  shape.caps = head_dim > kFlash3NoCapHeadDim;
+  return shape;
+}
+template <int kHeadDim>
+struct Flash3ModsChoice {
+  static constexpr Flash3ForwardShape shape = flash3_mods_shape(kHeadDim);
+};
+static_assert(Flash3ForwardLayout(flash3_mods_shape(64)).end <= kSm90SharedBytes);
+static_assert(Flash3ForwardLayout(flash3_mods_shape(128)).end <= kSm90SharedBytes);
+static_assert(Flash3ForwardLayout(flash3_mods_shape(256)).end <= kSm90SharedBytes);
+
+/// Whether the forward pass of a problem finds its tiles in tables: under masks beside a band.
+inline bool flash3_has_tables(const AttentionProblem& problem) {
+  return problem.mask.any() || (problem.score_mods.softcap > 0 && problem.head_dim <= kFlash3NoCapHeadDim);
+}
+
+/// Whether it modifies scores, or begins rows with a sink.
+inline bool flash3_has_mods(const AttentionProblem& problem) { return problem.score_mods.any(); }
 
 /// Whether V has columns of another number than K.
 inline bool flash3_has_values(const AttentionProblem& problem) {
@@ -217,6 +246,7 @@ inline bool flash3_has_values_shape(const AttentionProblem& problem) {
 inline Flash3ForwardShape flash3_forward_shape(const AttentionProblem& problem,
                                                Flash3Height height = Flash3Height::whole) {
   if (flash3_has_tables(problem)) return flash3_table_shape(problem.head_dim <= 64 ? 64 : 128);
+  if (flash3_has_mods(problem)) return flash3_mods_shape(static_cast<int>(problem.head_dim));
   if (flash3_has_values_shape(problem)) return flash3_values_shape();
   return flash3_forward_shape(static_cast<int>(problem.head_dim), height);
 }

@@ -39,6 +39,14 @@ struct Flash3ScaledRows {
     return rows;
   }
 
+  /// Before the first tile: a term of the sum that has no value. One lane of a row's four has it.
+  /// @param sink  in units of the scores; -inf: none
+  __device__ __forceinline__ void begin_with_sink(float sink, int lane) {
+    if (sink == kMinusInfinity || max[0] == -kMinusInfinity) return;
+    max[0] = max[1] = sink;
+    sum[0] = sum[1] = lane % 4 == 0 ? 1.0f : 0.0f;
+  }
+
   /// Turns the scores into un-normalised probabilities, relative to the maxima as they are; `tile_sum` takes
   /// their sums.
   template <int kScores>

@@ -68,9 +68,10 @@ __device__ __forceinline__ void store_rows(const Flash3ForwardArguments& args, F
   }
 }
 
-/// Zeros and -infinity as O and LSE of a warp's rows that see no key, one number after the other.
+/// Zeros as O of a warp's rows that see no key, and their LSE, one number after the other.
+/// @param lse  -inf, or a sink
 __device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& args, const Flash3Item& item,
-                                                 int query, int lane) {
+                                                 int query, int lane, float lse = kMinusInfinity) {
   for (int row = query; row < min(query + 16, args.band.seqlen_q); ++row) {
     if (args.out_parts.data) {
       float* part = args.out_parts.row<float>(item.part, item.head, row);
@@ -80,7 +81,7 @@ __device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& a
       for (int col = lane; col < args.out_cols; col += 32) out[col] = 0;
     }
     if (lane == 0) {
-      args.lse[item.part * args.lse_batch_stride + item.head * args.lse_head_stride + row] = kMinusInfinity;
+      args.lse[item.part * args.lse_batch_stride + item.head * args.lse_head_stride + row] = lse;
     }
   }
 }
@@ -89,13 +90,12 @@ __device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& a
 template <Flash3ForwardShape kShape>
 __device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& args,
                                                  Flash3Shared<kShape> shared, const Flash3Item& item,
-                                                 int query, int warp, int lane) {
+                                                 int query, int warp, int lane, float lse) {
   if (kShape.output == Flash3Output::direct || args.out_parts.data) {
-    store_empty_rows(args, item, query, lane);
+    store_empty_rows(args, item, query, lane, lse);
   } else {
     if (lane < min(16, args.band.seqlen_q - query)) {
-      args.lse[item.part * args.lse_batch_stride + item.head * args.lse_head_stride + query + lane] =
-          kMinusInfinity;
+      args.lse[item.part * args.lse_batch_stride + item.head * args.lse_head_stride + query + lane] = lse;
     }
     const std::uint32_t tile = free_rows<kShape>(shared, warp, lane);
 #pragma unroll 1

@@ -15,11 +15,13 @@ template <Flash3ForwardShape kShape>
 struct Flash3ForwardWalk {
   static constexpr int kBlockN = kShape.tile.block_n;
   static constexpr bool kSplits = kShape.splits_keys, kSkips = kShape.skips;
-  static constexpr bool kTables = kShape.tables;
+  static constexpr bool kTables = kShape.tables, kMods = kShape.mods;
   static_assert(!kSkips || !kShape.ping_pong);
   static_assert(!kTables || (!kSkips && !kSplits && !kShape.packs_masked));
+  static_assert(!kMods || (!kSplits && !kShape.packs_masked));
+  static_assert(!kTables || kMods, "modifiers give scores their sign");
 
-  const Flash3ForwardArguments& args;
+  const Flash3ArgumentsOf<kShape.mods>& args;
   Flash3Shared<kShape> shared;
   const Flash3Item* items;
   int group, thread;  // of the warpgroup
@@ -46,7 +48,7 @@ struct Flash3ForwardWalk {
   __device__ __forceinline__ void release_q() { q.release(); }
 
   __device__ __forceinline__ bool needs_mask(int step) {
-    if constexpr (kTables) return visit.partial() || args.score_sign < 0.0f;
+    if constexpr (kTables) return visit.partial();
     return step < full_begin || step >= full_end;
   }
   /// The tile of the K buffer that scores are computed from. Its bits arrive meanwhile.
@@ -93,8 +95,8 @@ struct Flash3ForwardWalk {
     }
     range = item.template tiles<kShape>(args);
     if (range.empty()) return false;
-    // The mask gives scores their sign.
-    if (args.score_sign < 0.0f) range.full_end = range.full_begin;
+    // The mask gives scores their sign, where modifiers have not.
+    if (!kMods && args.score_sign < 0.0f) range.full_end = range.full_begin;
     const bool down = scan_tile(args.scan, range, item.wave_parity(), 0) != range.begin;
     full_begin = down ? range.end - range.full_end : range.full_begin - range.begin;
     full_end = full_begin + range.full_end - range.full_begin;

@@ -85,6 +85,32 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("gpu:flash3's bytes with modifiers are those of its tiles and a sector a head's number") {
+  testing::ProblemGenerator random(41);
+  const Kernel& kernel = find_kernel("gpu:flash3");
+  for (int i = 0; i < kRandomWalks; ++i) {
+    AttentionProblem problem = random.modified(random.problem({128, 128}));
+    problem.score_mods.log_bias = 0;
+    problem.dtype = i % 2 == 0 ? ElementType::fp16 : ElementType::bf16;
+    problem.head_dim = 8 * random.between(1, 32);
+    problem.dropout = 0;
+    if (!problem.score_mods.any()) continue;
+    CAPTURE(describe(problem));
+    const ProgramOptions options = kernel.default_options(problem);
+    REQUIRE_FALSE(kernel.refusal(problem, Direction::forward, options).has_value());
+    const TileProgram program = kernel.programs(Direction::forward, problem, options).front();
+    CHECK((program.bit_reads > 0) == (problem.score_mods.softcap > 0 && problem.head_dim <= 64));
+    std::int64_t numbers = 0;  // of heads, each by an item
+    for_each_access(program, [&](const TileAccess& access) {
+      const bool of_head = access.tensor == TensorName::alibi_slopes || access.tensor == TensorName::sink;
+      if (of_head) numbers += access.bytes + access.filled_bytes - kSectorBytes;
+    });
+    CHECK(numbers == 0);
+    const std::int64_t reads = closed_form_bytes(program).sm_l2_read_bytes;
+    CHECK(simulate_pass(program, {}).sm_l2_read_bytes() == reads);
+  }
+}
+
 TEST_CASE("a problem without masks of runs and modifiers walks no tables, and has the tiles that it had") {
   const Kernel& kernel = find_kernel("gpu:flash2-mma");
   AttentionProblem problem{.heads = 2, .heads_kv = 2, .seqlen_q = 512, .seqlen_k = 512, .causal = true};

@@ -112,7 +112,8 @@ void check_forward() {
   }
 }
 
-/// Masks of tables, observed: of rules drawn by chance round the tile's edges, with several items a CTA.
+/// Masks of tables, observed, every other one with modifiers: of rules drawn by chance round the tile's
+/// edges, with several items a CTA.
 template <sm90::WgmmaType kType, int kHeadDim>
 void check_tables() {
   using Choice = Flash3TableChoice<kHeadDim>;
@@ -128,10 +129,41 @@ void check_tables() {
                                                           .less = i % 3 == 2 ? 24 : 0});
     problem = random.masked(problem);
     if (!problem.mask.any()) continue;
+    if (i % 2 == 1) problem = random.modified(problem);
+    problem.score_mods.log_bias = 0;
     CAPTURE(describe(problem));
     ProgramOptions options = Flash3::default_options(problem);
     options.scan = i % 3 == 0 ? Scan::ascending : Scan::descending;
     judge_on_device(row, problem, options, Direction::forward, false);
+  }
+}
+
+/// Score modifiers, observed, on each side of the diagonal and across it, with sinks of rows that see no key.
+/// @tparam kCaps  with a soft cap, below which scores lie, or which they pass
+template <sm90::WgmmaType kType, typename Choice, bool kCaps>
+void check_mods() {
+  constexpr int kBackward = flash3_backward_shape(Choice::shape.head_dim).head_dim;
+  const Kernel row = row_of<launch<kType, Choice, Flash3BackwardChoice<kBackward>>>();
+  const Case cases[] = {{.seqlen_q = 300, .seqlen_k = 400, .right = 0, .scale = 0.125},
+                        {.seqlen_q = 200, .seqlen_k = 150, .right = 0, .scale = -0.1},
+                        {.heads_kv = 2, .seqlen_q = 70, .seqlen_k = 333, .scale = 0.125, .less = 24},
+                        {.seqlen_q = 333, .seqlen_k = 260, .left = 90, .right = 20, .scale = 0.2}};
+  const ScoreMods mods[] = {{.softcap = 2},
+                            {.softcap = 60},
+                            {.alibi = true},
+                            {.learned_sink = true},
+                            {.softcap = 5, .alibi = true, .learned_sink = true}};
+  for (const Case& c : cases) {
+    for (const ScoreMods& modified : mods) {
+      if (!kCaps && modified.softcap > 0) continue;
+      AttentionProblem problem = problem_of<kType, Choice>(c);
+      problem.score_mods = modified;
+      CAPTURE(describe(problem));
+      ProgramOptions options = Flash3::default_options(problem);
+      CHECK(options[PassName::forward].tile == Choice::shape.tile);
+      options.scan = c.left > 0 ? Scan::ascending : Scan::descending;
+      judge_on_device(row, problem, options, Direction::forward, false);
+    }
   }
 }
 
@@ -261,6 +293,11 @@ TEST_CASE("flash3 forward: 64 rows whose keys two warpgroups share") {
 TEST_CASE("flash3 forward: tiles of tables") {
   check_tables<sm90::WgmmaType::fp16, 64>();
   check_tables<sm90::WgmmaType::bf16, 128>();
+}
+TEST_CASE("flash3 forward: score modifiers") {
+  check_mods<sm90::WgmmaType::bf16, Flash3ModsChoice<64>, false>();
+  check_mods<sm90::WgmmaType::fp16, Flash3ModsChoice<128>, true>();
+  check_mods<sm90::WgmmaType::bf16, Flash3ModsChoice<256>, true>();
 }
 TEST_CASE("flash3 backward: head_dim 64") { check_both_orders<64>(); }
 TEST_CASE("flash3 backward: persistent CTAs") {
