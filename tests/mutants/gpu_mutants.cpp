@@ -233,6 +233,8 @@ std::vector<Case> prepare_cases() {
       tables.seqlen_k = 700;
       tables.mask = {MaskKind::prefix, {300}};
       add_case(kernel, Direction::forward, tables, InputKind::normal, std::nullopt, cases);
+      tables.score_mods.alibi = true;  // of keys behind the diagonal that the prefix shows
+      add_case(kernel, Direction::forward, tables, InputKind::normal, std::nullopt, cases);
       AttentionProblem modified = plain;  // keys on both sides of the diagonal, in each tile
       modified.score_mods = {.alibi = true, .learned_sink = true};
       add_case(kernel, Direction::forward, modified, InputKind::normal, std::nullopt, cases);

@@ -99,8 +99,8 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
   /// Scores of a step become modified ones, with the sign of the scale.
   __device__ __forceinline__ void modify_tile(int step) {
     if constexpr (kMods) {
-      modify_scores<kShape.caps>(scores, args, shared.head_numbers(q.index()), first_query(item),
-                                 n_block(step) * kBlockN, thread);
+      modify_scores<kShape>(scores, args, shared.head_numbers(q.index()), first_query(item),
+                            n_block(step) * kBlockN, thread);
     }
   }
   /// What the softmax of a row that has seen no key begins with.

@@ -102,19 +102,20 @@ __device__ __forceinline__ void add_alibi(float (&scores)[kScores], float sign, 
 }
 
 /// Products of Q and K become modified scores, in units of products and with the sign of the scale. The order
-/// is that of for_each_score_mod (score_mods.hpp).
+/// is that of for_each_score_mod (score_mods.hpp). A mask of tables may show keys behind the diagonal that
+/// the band hides, as a prefix does.
 /// @param numbers  of the item's head; first_query, first_key  of the warpgroup's tile
-template <bool kCaps, int kScores>
+template <Flash3ForwardShape kShape, int kScores>
 __device__ __forceinline__ void modify_scores(float (&scores)[kScores], const Flash3ModifierArguments& args,
                                               sm90::SharedAddress numbers, int first_query, int first_key,
                                               int thread) {
   const Flash3ScoreMods& mods = args.mods;
-  if constexpr (kCaps) {
+  if constexpr (kShape.caps) {
     if (mods.softcap > 0.0f) cap_scores(scores, mods);
   }
   if (mods.slopes) {
     add_alibi(scores, mods.sign, slope_of(numbers) * mods.per_scale,
-              first_key - first_query - args.band.offset(), args.band.right <= 0, thread);
+              first_key - first_query - args.band.offset(), !kShape.tables && args.band.right <= 0, thread);
   } else if (mods.sign < 0.0f) {
 #pragma unroll
     for (int i = 0; i < kScores; ++i) scores[i] = -scores[i];
