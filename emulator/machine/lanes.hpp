@@ -17,6 +17,8 @@
 #else
 #define TILESCOPE_HASWELL_CLONES
 #endif
+// Of what many handlers begin or end with: one function for all of them, in place of a copy in each.
+#define TILESCOPE_SHARED_BY_HANDLERS __attribute__((noinline))
 // Before a loop whose turns do not touch what others write, though the compiler could not tell.
 #ifdef __clang__
 #define TILESCOPE_LANES_APART _Pragma("clang loop vectorize(assume_safety)")

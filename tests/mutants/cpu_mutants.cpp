@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs one mutant of the CPU side after the other and looks which check sees it. Fails if one survives, if
 // locate blames another pass, quantity or tile than the mutant declares, or if a check complains where no
-// mutant is active. Beside each stands what a plain tolerance of 1e-2 would have said. Usage:
-// test_cpu_mutants [--suggest] [--only NAME]
+// mutant is active. A mutant that declares where it is seen runs until it was seen there. Beside each stands
+// what a plain tolerance of 1e-2 would have said of the same runs. Usage: test_cpu_mutants [--suggest]
+// [--only NAME]
+//   --suggest  runs everything, and prints what each mutant could declare
 #include <omp.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -97,12 +100,21 @@ std::string located(int mutant, Reference& reference, const Run& run) {
   return where ? place_of(*where) : "nothing";
 }
 
-Sighting judge_all(int mutant, std::vector<Case>& cases) {
+/// The kernels that must see a mutant, of the lines "KERNEL PASS QUANTITY TILE" that declare where.
+std::set<std::string> declared_kernels(const std::vector<std::string>& at) {
+  std::set<std::string> kernels;
+  for (const std::string& declared : at) kernels.insert(declared.substr(0, declared.find(' ')));
+  return kernels;
+}
+
+/// @param wanted  the kernels whose runs are judged, each until one is refused; empty: all, every run
+Sighting judge_all(int mutant, const std::set<std::string>& wanted, std::vector<Case>& cases) {
   Sighting sighting;
   for (Case& c : cases) {
     for (const Run& run : c.runs) {
       const std::string kernel(run.kernel->name);
-      if (sighting.at.contains(kernel) && sighting.by_plain_tolerance) continue;
+      if (!wanted.empty() && !wanted.contains(kernel)) continue;
+      if (sighting.at.contains(kernel) && (!wanted.empty() || sighting.by_plain_tolerance)) continue;
       const Verdict verdict = judge_mutant(mutant, c.reference, run, nullptr);
       if (!verdict.passed() && !sighting.at.contains(kernel)) {
         const auto wrong = std::find_if(verdict.tensors.begin(), verdict.tensors.end(),
@@ -178,8 +190,8 @@ bool schedule_is_wrong(int mutant, const AttentionProblem& problem, std::int64_t
   return false;
 }
 
-Sighting look_for(int mutant, std::vector<Case>& cases) {
-  Sighting sighting = judge_all(mutant, cases);
+Sighting look_for(int mutant, const std::set<std::string>& wanted, std::vector<Case>& cases) {
+  Sighting sighting = judge_all(mutant, wanted, cases);
   for (Case& c : cases) {
     for (const Run& run : c.runs) {
       if (!sighting.check) sighting.check = observe(mutant, c.reference, run);
@@ -208,7 +220,7 @@ int main(int argc, char** argv) {
   omp_set_num_threads(1);  // a tile can start with what the one before left: which, threads would decide
   const bool suggests = std::find(arguments.begin(), arguments.end(), "--suggest") != arguments.end();
   std::vector<Case> cases = prepare_cases();
-  if (const Sighting control = look_for(0, cases); control.check) {
+  if (const Sighting control = look_for(0, {}, cases); control.check) {
     std::printf("no mutant is active, yet: %s\n", control.check->c_str());
     return 1;
   }
@@ -220,7 +232,8 @@ int main(int argc, char** argv) {
       std::printf("skipped: mutant %s, this processor has no AVX-512 BF16\n", mutant.name.c_str());
       continue;
     }
-    const Sighting seen = look_for(number, cases);
+    const std::set<std::string> wanted = suggests ? std::set<std::string>() : declared_kernels(mutant.at);
+    const Sighting seen = look_for(number, wanted, cases);
     const std::string broken = broken_promise(mutant, seen.check.value_or(""), seen.at);
     ++tried;
     kept += broken.empty();

@@ -37,11 +37,13 @@ def write(path, content):
 
 
 def explained(record, *more):
+    """What `explain` prints of a record, and the kernels of what it writes as JSON."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "record.json").write_text(json.dumps(record))
-        words = [TILESCOPE, "explain", "record.json", *([] if "runs" in record else PROBLEM), *more]
+        words = [TILESCOPE, "explain", "record.json", *([] if "runs" in record else PROBLEM), *more, "--json", "told.json"]
         env = {**os.environ, "COLUMNS": "100"}
-        return subprocess.run(words, capture_output=True, text=True, cwd=folder, env=env, check=True).stdout
+        cards = subprocess.run(words, capture_output=True, text=True, cwd=folder, env=env, check=True).stdout
+        return cards, json.loads((Path(folder) / "told.json").read_text())["kernels"]
 
 
 def collected(path):
@@ -82,11 +84,11 @@ def table_row(kernel):
 
 
 def of_library(name, record):
-    told = json.loads(explained(record, "--quiet", "--json", "-"))["kernels"]
+    cards, told = explained(record)
     rows = [kernel for kernel in told if kernel["explanation"]["agreement"] != "no attention"] or told
     lines = [f"## {NAMES[name]}", "", "| kernel | moved, SM<->L2 | of what it must | at DRAM | what it does | next step |",
              "|---|---:|---:|---:|---|---|", *dict.fromkeys(map(table_row, rows))]
-    cards = explained(record).split("\n\n")
+    cards = cards.split("\n\n")
     shown = sorted(rows, key=moved, reverse=True)[:CARDS]
     for kernel in shown if shown[0]["explanation"]["agreement"] != "no attention" else ():
         found = [card for card in cards if card.startswith(kernel["name"].removeprefix("void ")[:40])]
@@ -95,7 +97,7 @@ def of_library(name, record):
             cards.remove(found[0])
     if name in SAID:
         what, *words = SAID[name]
-        lines += ["", what, "", "```", explained(record, *map(str, words)).split("\n\n")[1].strip("\n"), "```"]
+        lines += ["", what, "", "```", explained(record, *map(str, words))[0].split("\n\n")[1].strip("\n"), "```"]
     return lines, rows
 
 

@@ -35,7 +35,7 @@ using Bits =
 
 /// Reads values of a type from registers that may be wider.
 template <class T>
-Lanes<T> load_lanes(const Warp& warp, const ptx::Operand& operand) {
+TILESCOPE_SHARED_BY_HANDLERS Lanes<T> load_lanes(const Warp& warp, const ptx::Operand& operand) {
   Lanes<T> values;
   const auto from = [&](const auto* raw) {
     for (int lane = 0; lane < kLanes; ++lane)
@@ -49,7 +49,8 @@ Lanes<T> load_lanes(const Warp& warp, const ptx::Operand& operand) {
 
 /// Writes values of a type to registers that may be wider: with their sign, where the type has one.
 template <class T>
-void store_lanes(Warp& warp, const ptx::Operand& operand, const Lanes<T>& values) {
+TILESCOPE_SHARED_BY_HANDLERS void store_lanes(Warp& warp, const ptx::Operand& operand,
+                                              const Lanes<T>& values) {
   const auto to = [&](auto* raw) {
     using Raw = std::remove_pointer_t<decltype(raw)>;
     each_lane(warp, [&](int lane) {
@@ -124,7 +125,7 @@ D converted(S source, Rounding rounding) {
 
 /// .ftz: fp32 numbers below the normal ones become zeros of their sign.
 template <class T>
-void flush(Lanes<T>& values) {
+TILESCOPE_SHARED_BY_HANDLERS void flush(Lanes<T>& values) {
   if constexpr (std::is_same_v<T, float>) {
     for (float& value : values) {
       if (std::fabs(value) < std::numeric_limits<float>::min()) value = std::copysign(0.0f, value);
@@ -132,8 +133,17 @@ void flush(Lanes<T>& values) {
   }
 }
 
-template <class D, class S, Rounding rounding>
+Rounding rounding_of(const Instruction& instruction) {
+  if (instruction.has("rni")) return Rounding::nearest_integer;
+  if (instruction.has("rzi")) return Rounding::zero;
+  if (instruction.has("rmi")) return Rounding::minus;
+  return instruction.has("rpi") ? Rounding::plus : Rounding::none;
+}
+
+/// @tparam rounds  whether the instruction may ask for whole numbers
+template <class D, class S, bool rounds>
 Outcome convert(Warp& warp, const Instruction& instruction) {
+  const Rounding rounding = rounds ? rounding_of(instruction) : Rounding::none;
   Lanes<S> source = load_lanes<S>(warp, instruction.operands[1]);
   Lanes<D> result{};
   const bool flushes = (std::is_same_v<S, float> || std::is_same_v<D, float>)&&instruction.has("ftz");
@@ -146,12 +156,8 @@ Outcome convert(Warp& warp, const Instruction& instruction) {
 
 template <class D, class S>
 Handler with_rounding(const Instruction& instruction) {
-  if constexpr (std::is_integral_v<S>) return &convert<D, S, Rounding::none>;  // whole as it is
-  if (instruction.has("rni")) return &convert<D, S, Rounding::nearest_integer>;
-  if (instruction.has("rzi")) return &convert<D, S, Rounding::zero>;
-  if (instruction.has("rmi")) return &convert<D, S, Rounding::minus>;
-  if (instruction.has("rpi")) return &convert<D, S, Rounding::plus>;
-  return &convert<D, S, Rounding::none>;
+  if constexpr (std::is_integral_v<S>) return &convert<D, S, false>;  // whole as it is
+  return rounding_of(instruction) == Rounding::none ? &convert<D, S, false> : &convert<D, S, true>;
 }
 
 template <class S>
@@ -180,10 +186,10 @@ Handler to_type(const Instruction& instruction) {
       return with_rounding<double, S>(instruction);
     // From integers and fp64 these would round twice.
     case Type::f16:
-      if constexpr (from_float && !std::is_same_v<S, double>) return &convert<Half, S, Rounding::none>;
+      if constexpr (from_float && !std::is_same_v<S, double>) return &convert<Half, S, false>;
       break;
     case Type::bf16:
-      if constexpr (from_float && !std::is_same_v<S, double>) return &convert<Bfloat, S, Rounding::none>;
+      if constexpr (from_float && !std::is_same_v<S, double>) return &convert<Bfloat, S, false>;
       break;
     default:
       break;

@@ -7,6 +7,7 @@
 #include <cfenv>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "emulator/machine/instructions/half.hpp"
 #include "emulator/machine/instructions/select.hpp"
@@ -162,9 +163,18 @@ constexpr Handler to_nearest() {
   if constexpr (operands == 3) return &ternary<Op, T>;
 }
 
+/// What .rz, .rm and .rp ask for; nothing where the nearest number is.
+std::optional<int> direction_of(const Instruction& instruction) {
+  if (instruction.has("rz")) return FE_TOWARDZERO;
+  if (instruction.has("rm")) return FE_DOWNWARD;
+  if (instruction.has("rp")) return FE_UPWARD;
+  return std::nullopt;
+}
+
 /// .rz, .rm, .rp: the processor rounds so between two accesses that the compiler leaves where they are.
-template <class Op, class T, std::size_t operands, int mode>
+template <class Op, class T, std::size_t operands>
 Outcome directed(Warp& warp, const Instruction& instruction) {
+  const int mode = *direction_of(instruction);
   const T* in[operands];
   for (std::size_t i = 0; i < operands; ++i) in[i] = warp.read<T>(instruction.operands[i + 1]);
   T* const result = warp.write<T>(instruction.operands[0]);
@@ -186,10 +196,7 @@ Outcome directed(Warp& warp, const Instruction& instruction) {
 template <class Op, class T, std::size_t operands, bool ftz, bool saturates>
 Handler of_rounding(const Instruction& instruction) {
   using Whole = Rounded<Op, ftz, saturates>;
-  if (instruction.has("rz")) return &directed<Whole, T, operands, FE_TOWARDZERO>;
-  if (instruction.has("rm")) return &directed<Whole, T, operands, FE_DOWNWARD>;
-  if (instruction.has("rp")) return &directed<Whole, T, operands, FE_UPWARD>;
-  return to_nearest<Whole, T, operands>();
+  return direction_of(instruction) ? &directed<Whole, T, operands> : to_nearest<Whole, T, operands>();
 }
 
 enum class Precision { single, both };

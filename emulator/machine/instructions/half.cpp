@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "cpu_ref/numeric/numeric.hpp"
 #include "emulator/machine/instructions/rounding.hpp"
@@ -69,23 +70,38 @@ struct PowerOfTwo {
   float operator()(float a) const { return to_odd(std::exp2(static_cast<double>(a))); }
 };
 
-/// What modifiers do to results: .sat to [0, 1] with NaN as 0; .relu to no less than 0.
-enum class Limit { none, saturate, relu };
+/// What modifiers ask for: .ftz, subnormal operands and results as zeros with their sign; of results, .sat to
+/// [0, 1] with NaN as 0, or .relu to no less than 0.
+struct Modifiers {
+  explicit Modifiers(const Instruction& instruction)
+      : ftz(instruction.has("ftz")), saturate(instruction.has("sat")), relu(instruction.has("relu")) {}
+  bool any() const { return ftz || saturate || relu; }
 
-/// An operation on single halves. .ftz: subnormal operands and results become zeros with their sign.
-template <class Format, class Op, bool ftz, Limit limit>
+  bool ftz, saturate, relu;
+};
+
+/// An operation on single halves, without and with modifiers.
+template <class Format, class Op>
 struct Single {
-  static std::uint16_t flush(std::uint16_t bits) {
-    return ftz && (bits & ~kSign) < Format::least_normal ? bits & kSign : bits;
+  template <class... Halves>
+  std::uint16_t operator()(Halves... operands) const {
+    return Format::narrow(Op{}(Format::widen(operands)...));
+  }
+};
+template <class Format, class Op>
+struct Modified {
+  std::uint16_t flush(std::uint16_t bits) const {
+    return modifiers.ftz && (bits & ~kSign) < Format::least_normal ? bits & kSign : bits;
   }
   template <class... Halves>
   std::uint16_t operator()(Halves... operands) const {
-    const std::uint16_t bits = flush(Format::narrow(Op{}(Format::widen(flush(operands))...)));
+    const std::uint16_t bits = flush(Single<Format, Op>{}(flush(operands)...));
     const bool is_nan = Format::widen(bits) != Format::widen(bits);
-    if (limit == Limit::relu) return is_nan ? kNan : bits & kSign ? 0 : bits;
-    if (limit == Limit::saturate) return is_nan || bits & kSign ? 0 : std::min(bits, Format::one);
+    if (modifiers.saturate) return is_nan || bits & kSign ? 0 : std::min(bits, Format::one);
+    if (modifiers.relu) return is_nan ? kNan : bits & kSign ? 0 : bits;
     return bits;
   }
+  Modifiers modifiers;
 };
 /// The same on both halves of a register.
 template <class One>
@@ -93,36 +109,48 @@ struct Pair {
   template <class... Words>
   std::uint32_t operator()(Words... operands) const {
     const auto half = [&](int shift) {
-      return std::uint32_t{One{}(static_cast<std::uint16_t>(operands >> shift)...)};
+      return std::uint32_t{one(static_cast<std::uint16_t>(operands >> shift)...)};
     };
     return half(16) << 16 | half(0);
   }
+  One one{};
 };
 
 template <class Op, class T, std::size_t operands>
-constexpr Handler handler_of() {
+constexpr Handler plain_handler() {
   if constexpr (operands == 1) return &unary<Op, T>;
   if constexpr (operands == 2) return &binary<Op, T>;
   if constexpr (operands == 3) return &ternary<Op, T>;
 }
 
-template <class Format, class Op, std::size_t operands, bool ftz, Limit limit>
-Handler of_width(bool pair) {
-  using One = Single<Format, Op, ftz, limit>;
-  return pair ? handler_of<Pair<One>, std::uint32_t, operands>() : handler_of<One, std::uint16_t, operands>();
+/// T: a half, or a pair of them.
+template <class Format, class Op, class T, std::size_t operands>
+Outcome modified(Warp& warp, const Instruction& instruction) {
+  const Modified<Format, Op> one{Modifiers(instruction)};
+  const T* in[operands];
+  for (std::size_t i = 0; i < operands; ++i) in[i] = warp.read<T>(instruction.operands[i + 1]);
+  T* const result = warp.write<T>(instruction.operands[0]);
+  const auto compute = [&]<std::size_t... i>(std::index_sequence<i...>) {
+    for_lanes(warp.active, [&](int lane) {
+      if constexpr (sizeof(T) == sizeof(std::uint16_t)) {
+        result[lane] = one(in[i][lane]...);
+      } else {
+        result[lane] = Pair<Modified<Format, Op>>{one}(in[i][lane]...);
+      }
+    });
+  };
+  compute(std::make_index_sequence<operands>());
+  return Outcome::next;
 }
 
 template <class Format, class Op, std::size_t operands>
 Handler of_modifiers(const Instruction& instruction, bool pair) {
-  const bool ftz = instruction.has("ftz");
-  if (instruction.has("sat"))
-    return ftz ? of_width<Format, Op, operands, true, Limit::saturate>(pair)
-               : of_width<Format, Op, operands, false, Limit::saturate>(pair);
-  if (instruction.has("relu"))
-    return ftz ? of_width<Format, Op, operands, true, Limit::relu>(pair)
-               : of_width<Format, Op, operands, false, Limit::relu>(pair);
-  return ftz ? of_width<Format, Op, operands, true, Limit::none>(pair)
-             : of_width<Format, Op, operands, false, Limit::none>(pair);
+  using One = Single<Format, Op>;
+  if (Modifiers(instruction).any())
+    return pair ? &modified<Format, Op, std::uint32_t, operands>
+                : &modified<Format, Op, std::uint16_t, operands>;
+  return pair ? plain_handler<Pair<One>, std::uint32_t, operands>()
+              : plain_handler<One, std::uint16_t, operands>();
 }
 
 template <class Op, std::size_t operands>
@@ -187,8 +215,7 @@ float half_value(Type type, std::uint16_t bits) {
 }
 
 std::uint16_t half_sum(Type type, std::uint16_t a, std::uint16_t b) {
-  return type == Type::f16 || type == Type::f16x2 ? Single<Fp16, Add, false, Limit::none>{}(a, b)
-                                                  : Single<Bf16, Add, false, Limit::none>{}(a, b);
+  return type == Type::f16 || type == Type::f16x2 ? Single<Fp16, Add>{}(a, b) : Single<Bf16, Add>{}(a, b);
 }
 
 }  // namespace tilescope::gpu::emulator
