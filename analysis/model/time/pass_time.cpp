@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/model/time/pass_time.hpp"
 
+#include <cstdio>
+#include <cstdlib>
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -173,6 +175,9 @@ std::optional<PredictedTime> predicted_time(const Kernel& kernel, const TileProg
     const auto clocks = cta_clocks(kernel, program, machine, running);
     if (!clocks) return std::nullopt;
     const std::vector<BlockSteps> steps = steps_of_ctas(program, *clocks);
+    if(getenv("DBG")){double cm=0,ms=0,mm=0,ld=0;for(auto&o:steps){if(o.most>=ms){ms=o.most;mm=o.most_masked;ld=o.loaded;cm=o.computed;}}
+      const auto&u=clocks->step;
+      fprintf(stderr,"%s N%ld D%ld ctas %zu run %ld | T %.0f A %.0f O %.0f S %.0f in %.0f out %.0f | btw %.0f +m %.0f alone %.0f +m %.0f ld %.0f begin %.0f end %.0f once %.0f | most %.1f m %.1f comp %.1f ld %.0f\n",program.name==PassName::forward?"F":"B",(long)program.problem.seqlen_q,(long)program.problem.head_dim,steps.size(),(long)running,u.tensor,u.arithmetic,u.operands,u.shared,u.in,u.out,clocks->between,clocks->masked,clocks->alone,clocks->masked_alone,clocks->loaded,clocks->begin,clocks->end,clocks->once,ms,mm,cm,ld);}
     const double all = clocks->once + end_of_ctas(steps, running, *clocks, program.hand_out());
     double multiplied = 0;
     for (const BlockSteps& of_cta : steps) multiplied += clocks->multiplied * of_cta.computed;
@@ -183,6 +188,10 @@ std::optional<PredictedTime> predicted_time(const Kernel& kernel, const TileProg
     // Two tiles of a stream come while one is computed.
     constexpr int kTilesUnderWay = 3;
     const double computing = std::max(l2_seconds, all / time.sm_clock_hz);
+    if(getenv("SHARED")){const double owners=(double)std::min<std::int64_t>(running,sms),N=kTilesUnderWay,d=dram_seconds/owners;double q=N/2,X=0;
+      for(int i=0;i<500;++i){const double Rd=d*(1+owners*q-q/N),Rc=computing*(1+(N-1)/N*(N-q));X=N/(Rd+Rc);q=0.5*q+0.5*X*Rd;}
+      seconds=1/X;
+      } else
     seconds = 1 / steps_per_clock({dram_seconds, computing}, 0, kTilesUnderWay);
   }
   time.seconds = seconds + machine.launch_seconds->value - (follows ? kLaunchedBeforeEnd : 0);

@@ -138,7 +138,7 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   const double groups = std::max(1.0, static_cast<double>(work.warps) / kQuartersOfSm);
   const int workers = static_cast<int>(std::lround(groups * ctas_per_sm)) * work.in_flight;
   const double mask = clocks_of_mask(program, scores, work, compiled);
-  const double apart = kClocksOfWait * work.waits;
+  const double apart = kClocksOfWait * work.waits + (work.adds_apart ? clocks.step.out : 0);
   clocks.loaded = ctas_per_sm * clocks.step.in;
   const double least = std::max(clocks.loaded, ctas_per_sm * clocks.step.out);
   const auto full = [&](double masked) {
