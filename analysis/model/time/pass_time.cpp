@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/model/time/pass_time.hpp"
 
-#include <cstdio>
-#include <cstdlib>
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -16,10 +14,6 @@
 namespace tilescope {
 namespace {
 
-// A pass that is launched while the one before it runs begins so much earlier. Source: three passes of
-// flash2-mma's backward in a row take 2 to 7 us less than apart (bench and profile of the same problems,
-// H200).
-constexpr double kLaunchedBeforeEnd = 2.5e-6;
 // Measured over predicted times, of which nine of ten lie between, on an H200, cold: of the problems that the
 // model was made with, flash3 and flash2-mma (reports/data/bench-h200-*), from 0.87; of 120 directions of
 // drawn ones that it was judged by once (reports/prediction/times.md), up to 1.40.
@@ -95,6 +89,18 @@ double dram_bytes(const PassRecord& pass) {
   const std::int64_t written =
       pass.simulated ? pass.simulated->dram_write_bytes : pass.closed_form->compulsory_write_bytes;
   return static_cast<double>(read + written);
+}
+
+/// What the launch costs beside its work. A pass that begins early and reads nothing works beside the one
+/// before it, and is behind that by no more than an early launch is.
+double launch_of(const Kernel& kernel, const TileProgram& program, const Machine& machine, bool follows) {
+  const double alone = machine.launch_seconds->value;
+  if (!follows) return alone;
+  const bool early = kernel.begins_early != nullptr && kernel.begins_early(program);
+  if (!early) return alone - machine.next_launch_saves();
+  if (program.name == PassName::init && machine.early_launch_seconds)
+    return machine.early_launch_seconds->value;
+  return alone - machine.early_launch_saves();
 }
 
 }  // namespace
@@ -175,9 +181,6 @@ std::optional<PredictedTime> predicted_time(const Kernel& kernel, const TileProg
     const auto clocks = cta_clocks(kernel, program, machine, running);
     if (!clocks) return std::nullopt;
     const std::vector<BlockSteps> steps = steps_of_ctas(program, *clocks);
-    if(getenv("DBG")){double cm=0,ms=0,mm=0,ld=0;for(auto&o:steps){if(o.most>=ms){ms=o.most;mm=o.most_masked;ld=o.loaded;cm=o.computed;}}
-      const auto&u=clocks->step;
-      fprintf(stderr,"%s N%ld D%ld ctas %zu run %ld | T %.0f A %.0f O %.0f S %.0f in %.0f out %.0f | btw %.0f +m %.0f alone %.0f +m %.0f ld %.0f begin %.0f end %.0f once %.0f | most %.1f m %.1f comp %.1f ld %.0f\n",program.name==PassName::forward?"F":"B",(long)program.problem.seqlen_q,(long)program.problem.head_dim,steps.size(),(long)running,u.tensor,u.arithmetic,u.operands,u.shared,u.in,u.out,clocks->between,clocks->masked,clocks->alone,clocks->masked_alone,clocks->loaded,clocks->begin,clocks->end,clocks->once,ms,mm,cm,ld);}
     const double all = clocks->once + end_of_ctas(steps, running, *clocks, program.hand_out());
     double multiplied = 0;
     for (const BlockSteps& of_cta : steps) multiplied += clocks->multiplied * of_cta.computed;
@@ -188,13 +191,10 @@ std::optional<PredictedTime> predicted_time(const Kernel& kernel, const TileProg
     // Two tiles of a stream come while one is computed.
     constexpr int kTilesUnderWay = 3;
     const double computing = std::max(l2_seconds, all / time.sm_clock_hz);
-    if(getenv("SHARED")){const double owners=(double)std::min<std::int64_t>(running,sms),N=kTilesUnderWay,d=dram_seconds/owners;double q=N/2,X=0;
-      for(int i=0;i<500;++i){const double Rd=d*(1+owners*q-q/N),Rc=computing*(1+(N-1)/N*(N-q));X=N/(Rd+Rc);q=0.5*q+0.5*X*Rd;}
-      seconds=1/X;
-      } else
     seconds = 1 / steps_per_clock({dram_seconds, computing}, 0, kTilesUnderWay);
   }
-  time.seconds = seconds + machine.launch_seconds->value - (follows ? kLaunchedBeforeEnd : 0);
+  const double launch = launch_of(kernel, program, machine, follows);
+  time.seconds = seconds + launch;
   time.interval = {kLeastOfPredicted * time.seconds, kMostOfPredicted * time.seconds};
   return time;
 }
