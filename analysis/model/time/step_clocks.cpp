@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -18,15 +17,15 @@ namespace {
 constexpr double kFp32PerClock = 128, kComparedPerClock = 64;
 // Source: the same guide, 'Shared Memory': 32 banks of 32 bits.
 constexpr double kSharedBytesPerClock = 128;
-// What an SM takes in and lets out at most by copies of 32 KiB and more, where few of them share the L2's rate;
-// and what an added or a stored byte costs the L2 where all do, of a byte that is read. Source: measured on an
-// H200 by copies of bytes alone, reports/prediction/costs-h200.json.gz: from L2 65536 bytes more take 608 to 614
-// clocks; until 1 MiB is read for additions 26.5 to 26.9 a clock, for stores 33.2 to 33.6; all SMs at once read
-// 35.9 a clock each, add 16.9 and store 21.2.
+// What an SM takes in and lets out at most by copies of 32 KiB and more, where few of them share the L2's
+// rate; and what an added or a stored byte costs the L2 where all do, of a byte that is read. Source:
+// measured on an H200 by copies of bytes alone, reports/prediction/costs-h200.json.gz: from L2 65536 bytes
+// more take 608 to 614 clocks; until 1 MiB is read for additions 26.5 to 26.9 a clock, for stores 33.2
+// to 33.6; all SMs at once read 35.9 a clock each, add 16.9 and store 21.2.
 constexpr double kInBytesPerClock = 107, kAddedBytesPerClock = 26.7, kStoredBytesPerClock = 33.3;
 constexpr double kAddedCost = 2.12, kStoredCost = 1.69;
-// Source: gpu/kernels/flash3/NOTES.md, by clock: 130 of a barrier that is complete and 90 until the first WGMMA and from
-// the last; until a CTA asks for its first tile; from its end until the next one begins.
+// Source: gpu/kernels/flash3/NOTES.md, by clock: 130 of a barrier that is complete and 90 until the first
+// WGMMA and from the last; until a CTA asks for its first tile; from its end until the next one begins.
 constexpr double kClocksOfWait = 130 + 90, kUntilAsked = 1100, kBetweenCtas = 540;
 // Assumed: a wait for memory beyond the time that the bytes take, between an L2 hit and a miss.
 constexpr double kLatency = 600;
@@ -65,6 +64,9 @@ struct CrossingBytes {
   double loaded = 0, added = 0, stored = 0;
   double looked_up = 1;  // in L2, of what is loaded
 
+  double clocks_added(double of_l2) const {
+    return std::max(added / kAddedBytesPerClock, kAddedCost * added / of_l2);
+  }
   double clocks_out() const { return added / kAddedBytesPerClock + stored / kStoredBytesPerClock; }
   /// As many bytes that are read would keep L2 busy as long.
   double in_l2() const { return looked_up * loaded + kAddedCost * added + kStoredCost * stored; }
@@ -92,8 +94,8 @@ CrossingBytes bytes_of(const TileProgram& program, const std::vector<Operand>& o
 }
 
 /// What of the loaded bytes is looked up in L2. Where all CTAs that run at once go through the same rows, the
-/// two SMs of a TPC ask for each line together. Source: the same record, where all SMs read the same bytes and
-/// where each reads its own.
+/// two SMs of a TPC ask for each line together. Source: the same record, where all SMs read the same bytes
+/// and where each reads its own.
 double looked_up_share(const TileProgram& program, std::int64_t ctas_at_once) {
   constexpr double kSharedByTpc = 0.5;
   const auto stream_of = [&program](std::int64_t cta) {
@@ -167,7 +169,7 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   const auto ctas_per_sm = static_cast<int>(ceil_div(ctas_at_once, sms));
   const double of_l2 = machine.l2_bytes_per_second->value / machine.boost_hz() /
                        static_cast<double>(std::min(ctas_at_once, sms));
-  crossing.looked_up = getenv("NOSH")?1:looked_up_share(program, ctas_at_once);
+  crossing.looked_up = looked_up_share(program, ctas_at_once);
   const double in_rate = std::min(kInBytesPerClock, of_l2 / crossing.looked_up);
 
   CtaClocks clocks;
@@ -175,10 +177,9 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   clocks.step.tensor = tensor;
   clocks.step.arithmetic = clocks_of_scores(program, scores, machine, work);
   // What the copy engine sends is put into shared memory first.
-  clocks.step.shared =
-      (crossing.loaded + static_cast<double>(work.exchanged_bytes) +
-       (by_wgmma ? 2 * (crossing.added + crossing.stored) : 0)) /
-      kSharedBytesPerClock;
+  clocks.step.shared = (crossing.loaded + static_cast<double>(work.exchanged_bytes) +
+                        (by_wgmma ? 2 * (crossing.added + crossing.stored) : 0)) /
+                       kSharedBytesPerClock;
   (by_wgmma ? clocks.step.operands : clocks.step.shared) += operands;
   clocks.step.in = crossing.loaded / in_rate;
   clocks.step.out = crossing.clocks_out();
@@ -188,7 +189,7 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   const double groups = std::max(1.0, static_cast<double>(work.warps) / kQuartersOfSm);
   const int workers = static_cast<int>(std::lround(groups * ctas_per_sm)) * work.in_flight;
   const double mask = clocks_of_mask(program, scores, work, compiled);
-  const double apart = kClocksOfWait * work.waits + (work.adds_apart ? clocks.step.out : 0);
+  const double apart = kClocksOfWait * work.waits + (work.adds_apart ? crossing.clocks_added(of_l2) : 0);
   clocks.loaded = ctas_per_sm * clocks.step.in;
   const double least = std::max(clocks.loaded, ctas_per_sm * std::max(clocks.step.out, clocks.step.l2));
   const auto full = [&](double masked) {
@@ -206,8 +207,8 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   // Rows that are not there raise no maximum that is kept.
   clocks.masks_keys_alone = work.keeps_maxima;
 
-  const double first_bytes = crossing.loaded + bytes_of(program, program.init).loaded +
-                             bytes_of(program, program.prologue).loaded;
+  const double first_bytes =
+      crossing.loaded + bytes_of(program, program.init).loaded + bytes_of(program, program.prologue).loaded;
   const CrossingBytes last = bytes_of(program, program.epilogue);
   // A step that others follow before it is done ends so much behind its turn.
   clocks.begin = clocks.between * (work.in_flight - 1);
