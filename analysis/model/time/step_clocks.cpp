@@ -24,6 +24,9 @@ constexpr double kSharedBytesPerClock = 128;
 // to 33.6; all SMs at once read 35.9 a clock each, add 16.9 and store 21.2.
 constexpr double kInBytesPerClock = 107, kAddedBytesPerClock = 26.7, kStoredBytesPerClock = 33.3;
 constexpr double kAddedCost = 2.12, kStoredCost = 1.69;
+// Likewise where threads add pairs of sums, four lanes a row: 16.2 clocks for 256 bytes on one SM, 28.3 on
+// all.
+constexpr double kPairsPerClock = 15.8, kPairsCost = 3.96;
 // Source: gpu/kernels/flash3/NOTES.md, by clock: 130 of a barrier that is complete and 90 until the first
 // WGMMA and from the last; until a CTA asks for its first tile; from its end until the next one begins.
 constexpr double kClocksOfWait = 130 + 90, kUntilAsked = 1100, kBetweenCtas = 540;
@@ -64,8 +67,9 @@ struct CrossingBytes {
   double loaded = 0, added = 0, stored = 0;
   double looked_up = 1;  // in L2, of what is loaded
 
-  double clocks_added(double of_l2) const {
-    return std::max(added / kAddedBytesPerClock, kAddedCost * added / of_l2);
+  /// Until threads have added them, pair by pair.
+  double clocks_of_pairs(double of_l2) const {
+    return std::max(added / kPairsPerClock, kPairsCost * added / of_l2);
   }
   double clocks_out() const { return added / kAddedBytesPerClock + stored / kStoredBytesPerClock; }
   /// As many bytes that are read would keep L2 busy as long.
@@ -189,7 +193,7 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   const double groups = std::max(1.0, static_cast<double>(work.warps) / kQuartersOfSm);
   const int workers = static_cast<int>(std::lround(groups * ctas_per_sm)) * work.in_flight;
   const double mask = clocks_of_mask(program, scores, work, compiled);
-  const double apart = kClocksOfWait * work.waits + (work.adds_apart ? crossing.clocks_added(of_l2) : 0);
+  const double apart = kClocksOfWait * work.waits + (work.adds_apart ? crossing.clocks_of_pairs(of_l2) : 0);
   clocks.loaded = ctas_per_sm * clocks.step.in;
   const double least = std::max(clocks.loaded, ctas_per_sm * std::max(clocks.step.out, clocks.step.l2));
   const auto full = [&](double masked) {
