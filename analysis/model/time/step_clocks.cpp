@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -97,9 +98,9 @@ CrossingBytes bytes_of(const TileProgram& program, const std::vector<Operand>& o
   return bytes;
 }
 
-/// What of the loaded bytes is looked up in L2. Where all CTAs that run at once go through the same rows, the
-/// two SMs of a TPC ask for each line together. Source: the same record, where all SMs read the same bytes
-/// and where each reads its own.
+/// What of the loaded bytes is looked up in L2: where the two SMs of a TPC go through the same rows they ask
+/// for each line together, as CTAs that run at once do by chance. Source: the same record, where all SMs read
+/// the same bytes and where each reads its own.
 double looked_up_share(const TileProgram& program, std::int64_t ctas_at_once) {
   constexpr double kSharedByTpc = 0.5;
   const auto stream_of = [&program](std::int64_t cta) {
@@ -114,11 +115,12 @@ double looked_up_share(const TileProgram& program, std::int64_t ctas_at_once) {
     }
     return heads;
   };
-  const auto first = stream_of(0);
-  for (std::int64_t cta = 1; cta < std::min(ctas_at_once, program.num_ctas()); ++cta) {
-    if (stream_of(cta) != first) return 1;
-  }
-  return kSharedByTpc;
+  std::map<std::vector<std::pair<int, int>>, double> ctas_of;
+  const std::int64_t count = std::min(ctas_at_once, program.num_ctas());
+  for (std::int64_t cta = 0; cta < count; ++cta) ctas_of[stream_of(cta)] += 1.0 / static_cast<double>(count);
+  double same = 0;  // that two CTAs go through the same rows
+  for (const auto& [stream, share] : ctas_of) same += share * share;
+  return 1 - kSharedByTpc * same;
 }
 
 /// Steps of a group of warps per clock, where each is its share of a CTA's step and `masked` the clocks that
