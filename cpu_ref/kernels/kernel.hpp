@@ -94,6 +94,8 @@ struct Kernel {
   std::vector<PassChoice> (*pass_choices)(const AttentionProblem&, PassName) = nullptr;
   /// Threads and shared memory of a pass's CTAs.
   LaunchShape (*launch_shape)(const TileProgram&, const Chip&) = nullptr;
+  /// Whether a pass may begin before the one before it has ended, for which it waits by itself; null: none.
+  bool (*begins_early)(const TileProgram&) = nullptr;
   /// How the warps of a pass over scores share its tiles; null: not known, so that no time is predicted.
   WarpWork (*warp_work)(const TileProgram&) = nullptr;
   /// Which operands of a pass the copy engine loads, and how; null: none.

@@ -22,11 +22,24 @@
 #endif
 
 namespace tilescope {
+namespace {
+
+/// Behind delta its passes are launched so that they begin early.
+GpuKernel flash3_row() {
+  GpuKernel kernel = make_gpu_kernel<Flash3>();
+  kernel.row.begins_early = [](const TileProgram& program) {
+    return program.name == PassName::init || program.name == PassName::dkdvdq ||
+           program.name == PassName::convert;
+  };
+  return kernel;
+}
+
+}  // namespace
 
 std::span<const GpuKernel> gpu_kernel_rungs() {
   static const std::vector<GpuKernel> rungs = {
       make_gpu_kernel<Standard>(),  make_gpu_kernel<Flash1>(),      make_gpu_kernel<Flash2Simt>(),
-      make_gpu_kernel<Flash2Mma>(), make_gpu_kernel<Flash3Basic>(), make_gpu_kernel<Flash3>(),
+      make_gpu_kernel<Flash2Mma>(), make_gpu_kernel<Flash3Basic>(), flash3_row(),
       make_gpu_kernel<SplitK>(),    make_gpu_kernel<Flash1Mma>(),   make_gpu_kernel<StandardMma>(),
       make_gpu_kernel<Decode>(),    make_gpu_kernel<MlaDecode>()};
   return rungs;

@@ -81,6 +81,9 @@ struct Machine {
   std::optional<Fact<double>> link_bytes_per_second, link_latency_seconds;
   /// From the end of what a kernel waits for until it begins, enqueued long before.
   std::optional<Fact<double>> launch_seconds;
+  /// What kernels that do nothing take: one by itself, each further one behind it in its stream, and each
+  /// that may begin before the one before it has ended.
+  std::optional<Fact<double>> empty_launch_seconds, next_launch_seconds, early_launch_seconds;
   Fact<double> sm_clock_hz;  // at which the peaks below hold
   /// The clock of SMs whose tensor cores rest, and of those whose tensor cores never do: power bounds it.
   std::optional<Fact<double>> boost_clock_hz, tensor_clock_hz;
@@ -95,6 +98,10 @@ struct Machine {
 
   double boost_hz() const { return boost_clock_hz.value_or(sm_clock_hz).value; }
   double tensor_flops_per_clock() const;
+  /// By so much sooner than by itself is a launch done behind another one, and where it may begin before that
+  /// has ended. [seconds] 0 where the file does not say.
+  double next_launch_saves() const { return launch_saves(next_launch_seconds); }
+  double early_launch_saves() const { return launch_saves(early_launch_seconds); }
   double mma_sync_share() const { return mma_sync_peak_share ? mma_sync_peak_share->value : 1.0; }
   /// The clock where tensor cores multiply at their full rate for that share of the time.
   double clock_at(double tensor_share) const;
@@ -114,6 +121,11 @@ struct Machine {
   /// The rate of all SMs together; nothing when the file does not say.
   std::optional<double> exponentials_per_second() const;
   bool operator==(const Machine&) const = default;
+
+ private:
+  double launch_saves(const std::optional<Fact<double>>& behind) const {
+    return empty_launch_seconds && behind ? empty_launch_seconds->value - behind->value : 0.0;
+  }
 };
 
 /// The machine called `name_or_path`: one that TileScope ships, or, when it ends in ".json", that file.

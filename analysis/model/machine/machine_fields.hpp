@@ -175,6 +175,11 @@ void list(Fields& fields, Of<Fields, Machine>& machine) {
   fields.optional("link_latency_seconds", number_of("seconds a transfer", 1e-9, 1),
                   machine.link_latency_seconds);
   fields.optional("launch_seconds", number_of("seconds a launch", 1e-9, 1), machine.launch_seconds);
+  fields.optional("empty_launch_seconds", number_of("seconds a launch", 1e-9, 1),
+                  machine.empty_launch_seconds);
+  fields.optional("next_launch_seconds", number_of("seconds a launch", 1e-9, 1), machine.next_launch_seconds);
+  fields.optional("early_launch_seconds", number_of("seconds a launch", 1e-9, 1),
+                  machine.early_launch_seconds);
   fields.required("sm_clock_hz", number_of("Hz", 1e8, 1e10), machine.sm_clock_hz);
   fields.optional("boost_clock_hz", number_of("Hz", 1e8, 1e10), machine.boost_clock_hz);
   fields.optional("tensor_clock_hz", number_of("Hz", 1e8, 1e10), machine.tensor_clock_hz);

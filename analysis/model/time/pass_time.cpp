@@ -14,10 +14,6 @@
 namespace tilescope {
 namespace {
 
-// A pass that is launched while the one before it runs begins so much earlier. Source: three passes of
-// flash2-mma's backward in a row take 2 to 7 us less than apart (bench and profile of the same problems,
-// H200).
-constexpr double kLaunchedBeforeEnd = 2.5e-6;
 // Measured over predicted times, of which nine of ten lie between, on an H200, cold: of the problems that the
 // model was made with, flash3 and flash2-mma (reports/data/bench-h200-*), from 0.87; of 120 directions of
 // drawn ones that it was judged by once (reports/prediction/times.md), up to 1.40.
@@ -93,6 +89,18 @@ double dram_bytes(const PassRecord& pass) {
   const std::int64_t written =
       pass.simulated ? pass.simulated->dram_write_bytes : pass.closed_form->compulsory_write_bytes;
   return static_cast<double>(read + written);
+}
+
+/// What the launch costs beside its work. A pass that begins early and reads nothing works beside the one
+/// before it, and is behind that by no more than an early launch is.
+double launch_of(const Kernel& kernel, const TileProgram& program, const Machine& machine, bool follows) {
+  const double alone = machine.launch_seconds->value;
+  if (!follows) return alone;
+  const bool early = kernel.begins_early != nullptr && kernel.begins_early(program);
+  if (!early) return alone - machine.next_launch_saves();
+  if (program.name == PassName::init && machine.early_launch_seconds)
+    return machine.early_launch_seconds->value;
+  return alone - machine.early_launch_saves();
 }
 
 }  // namespace
@@ -185,7 +193,8 @@ std::optional<PredictedTime> predicted_time(const Kernel& kernel, const TileProg
     const double computing = std::max(l2_seconds, all / time.sm_clock_hz);
     seconds = 1 / steps_per_clock({dram_seconds, computing}, 0, kTilesUnderWay);
   }
-  time.seconds = seconds + machine.launch_seconds->value - (follows ? kLaunchedBeforeEnd : 0);
+  const double launch = launch_of(kernel, program, machine, follows);
+  time.seconds = seconds + launch;
   time.interval = {kLeastOfPredicted * time.seconds, kMostOfPredicted * time.seconds};
   return time;
 }

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
+#include <vector>
 
 #include "analysis/model/time/closed_network.hpp"
 
@@ -15,14 +18,18 @@ namespace {
 constexpr double kFp32PerClock = 128, kComparedPerClock = 64;
 // Source: the same guide, 'Shared Memory': 32 banks of 32 bits.
 constexpr double kSharedBytesPerClock = 128;
-// Source: counters of flash3's backward pass on an H200, whose way into L2 is busy for 0.92 of the time with
-// 64 KiB of sums in 4383 clocks (gpu/kernels/flash3/NOTES.md).
-constexpr double kOutBytesPerClock = 32, kReductionCost = 1.95;
-// What an SM takes in at most, where few of them share the L2's rate. Source: arXiv:1804.06826, table 3.1,
-// from general knowledge: the way from L2 to L1 has 64 bytes a clock.
-constexpr double kInBytesPerClock = 64;
-// Source: the same notes, by clock: 130 of a barrier that is complete and 90 until the first WGMMA and from
-// the last; until a CTA asks for its first tile; from its end until the next one begins.
+// What an SM takes in and lets out at most by copies of 32 KiB and more, where few of them share the L2's
+// rate; and what an added or a stored byte costs the L2 where all do, of a byte that is read. Source:
+// measured on an H200 by copies of bytes alone, reports/prediction/costs-h200.json.gz: from L2 65536 bytes
+// more take 608 to 614 clocks; until 1 MiB is read for additions 26.5 to 26.9 a clock, for stores 33.2
+// to 33.6; all SMs at once read 35.9 a clock each, add 16.9 and store 21.2.
+constexpr double kInBytesPerClock = 107, kAddedBytesPerClock = 26.7, kStoredBytesPerClock = 33.3;
+constexpr double kAddedCost = 2.12, kStoredCost = 1.69;
+// Likewise where threads add pairs of sums, four lanes a row: 16.2 clocks for 256 bytes on one SM, 28.3 on
+// all.
+constexpr double kPairsPerClock = 15.8, kPairsCost = 3.96;
+// Source: gpu/kernels/flash3/NOTES.md, by clock: 130 of a barrier that is complete and 90 until the first
+// WGMMA and from the last; until a CTA asks for its first tile; from its end until the next one begins.
 constexpr double kClocksOfWait = 130 + 90, kUntilAsked = 1100, kBetweenCtas = 540;
 // Assumed: a wait for memory beyond the time that the bytes take, between an L2 hit and a miss.
 constexpr double kLatency = 600;
@@ -52,18 +59,68 @@ double clocks_of_mask(const TileProgram& program, double scores, const WarpWork&
          rescaled;
 }
 
-/// Bytes of full tiles that cross between SM and L2, sums that are added as often as they cost.
-double bytes_of(const TileProgram& program, const std::vector<Operand>& operands, bool loads) {
-  double bytes = 0;
+bool is_added(const Operand& operand) {
+  return operand.kind == AccessKind::reduce || operand.kind == AccessKind::store_then_reduce;
+}
+
+/// Bytes of full tiles that cross from L2 to the SM, and back, added or stored.
+struct CrossingBytes {
+  double loaded = 0, added = 0, stored = 0;
+  double looked_up = 1;  // in L2, of what is loaded
+
+  /// Until threads have added them, pair by pair.
+  double clocks_of_pairs(double of_l2) const {
+    return std::max(added / kPairsPerClock, kPairsCost * added / of_l2);
+  }
+  double clocks_out() const { return added / kAddedBytesPerClock + stored / kStoredBytesPerClock; }
+  /// As many bytes that are read would keep L2 busy as long.
+  double in_l2() const { return looked_up * loaded + kAddedCost * added + kStoredCost * stored; }
+};
+CrossingBytes& operator+=(CrossingBytes& sum, const CrossingBytes& other) {
+  sum.loaded += other.loaded;
+  sum.added += other.added;
+  sum.stored += other.stored;
+  return sum;
+}
+
+CrossingBytes bytes_of(const TileProgram& program, const std::vector<Operand>& operands) {
+  CrossingBytes bytes;
   for (const Operand& operand : operands) {
-    if ((operand.kind == AccessKind::load) != loads) continue;
-    const bool added = operand.kind == AccessKind::reduce || operand.kind == AccessKind::store_then_reduce;
+    const auto of_tile = static_cast<double>(program.tile_bytes(operand.tensor));
+    if (operand.kind != AccessKind::load) {
+      (is_added(operand) ? bytes.added : bytes.stored) += of_tile;
+      continue;
+    }
     const std::int64_t rows =
         program.extent(operand.tensor).cut_by_n() ? program.tile.block_n : program.tile.block_m;
-    const std::int64_t filled = loads ? program.filled_bytes(operand, 0, 0, rows) : 0;
-    bytes += static_cast<double>(program.tile_bytes(operand.tensor) + filled) * (added ? kReductionCost : 1);
+    bytes.loaded += of_tile + static_cast<double>(program.filled_bytes(operand, 0, 0, rows));
   }
   return bytes;
+}
+
+/// What of the loaded bytes is looked up in L2: where the two SMs of a TPC go through the same rows they ask
+/// for each line together, as CTAs that run at once do by chance. Source: the same record, where all SMs read
+/// the same bytes and where each reads its own.
+double looked_up_share(const TileProgram& program, std::int64_t ctas_at_once) {
+  constexpr double kSharedByTpc = 0.5;
+  const auto stream_of = [&program](std::int64_t cta) {
+    const CtaWork work = program.work(cta);
+    std::vector<std::pair<int, int>> heads = {{work.split, 0}};
+    for (const std::vector<Operand>& phase : program.phases) {
+      for (const Operand& operand : phase) {
+        if (operand.kind != AccessKind::load) continue;
+        const TileAccess access = program.access(operand, work.batch, work.first_head, 0, 0);
+        heads.emplace_back(access.batch, access.head);
+      }
+    }
+    return heads;
+  };
+  std::map<std::vector<std::pair<int, int>>, double> ctas_of;
+  const std::int64_t count = std::min(ctas_at_once, program.num_ctas());
+  for (std::int64_t cta = 0; cta < count; ++cta) ctas_of[stream_of(cta)] += 1.0 / static_cast<double>(count);
+  double same = 0;  // that two CTAs go through the same rows
+  for (const auto& [stream, share] : ctas_of) same += share * share;
+  return 1 - kSharedByTpc * same;
 }
 
 /// Steps of a group of warps per clock, where each is its share of a CTA's step and `masked` the clocks that
@@ -97,11 +154,8 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   const double scores = static_cast<double>(program.tile.block_m) * program.tile.block_n;
   const double compiled = compiled_head_dim(kernel, program.problem.head_dim);
 
-  double loaded = 0, stored = 0;
-  for (const std::vector<Operand>& phase : program.phases) {
-    loaded += bytes_of(program, phase, true);
-    stored += bytes_of(program, phase, false);
-  }
+  CrossingBytes crossing;
+  for (const std::vector<Operand>& phase : program.phases) crossing += bytes_of(program, phase);
   // WGMMAs take their operands while they multiply; fragments of others are loaded before.
   const bool by_wgmma = kernel.math_unit == MathUnit::wgmma;
   double volumes = 0, operands = 0, tensor = 0;
@@ -119,28 +173,31 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   }
   const std::int64_t sms = machine.sm_count.value;
   const auto ctas_per_sm = static_cast<int>(ceil_div(ctas_at_once, sms));
-  const double in_rate = std::min(kInBytesPerClock, machine.l2_bytes_per_second->value / machine.boost_hz() /
-                                                        static_cast<double>(std::min(ctas_at_once, sms)));
+  const double of_l2 = machine.l2_bytes_per_second->value / machine.boost_hz() /
+                       static_cast<double>(std::min(ctas_at_once, sms));
+  crossing.looked_up = looked_up_share(program, ctas_at_once);
+  const double in_rate = std::min(kInBytesPerClock, of_l2 / crossing.looked_up);
 
   CtaClocks clocks;
   const double multiplied = 2 * volumes / flops_per_clock;
   clocks.step.tensor = tensor;
   clocks.step.arithmetic = clocks_of_scores(program, scores, machine, work);
   // What the copy engine sends is put into shared memory first.
-  clocks.step.shared =
-      (loaded + static_cast<double>(work.exchanged_bytes) + (by_wgmma ? 2 * stored / kReductionCost : 0)) /
-      kSharedBytesPerClock;
+  clocks.step.shared = (crossing.loaded + static_cast<double>(work.exchanged_bytes) +
+                        (by_wgmma ? 2 * (crossing.added + crossing.stored) : 0)) /
+                       kSharedBytesPerClock;
   (by_wgmma ? clocks.step.operands : clocks.step.shared) += operands;
-  clocks.step.in = loaded / in_rate;
-  clocks.step.out = stored / kOutBytesPerClock;
+  clocks.step.in = crossing.loaded / in_rate;
+  clocks.step.out = crossing.clocks_out();
+  clocks.step.l2 = crossing.in_l2() / of_l2;
 
   constexpr int kQuartersOfSm = 4;
   const double groups = std::max(1.0, static_cast<double>(work.warps) / kQuartersOfSm);
   const int workers = static_cast<int>(std::lround(groups * ctas_per_sm)) * work.in_flight;
   const double mask = clocks_of_mask(program, scores, work, compiled);
-  const double apart = kClocksOfWait * work.waits;
+  const double apart = kClocksOfWait * work.waits + (work.adds_apart ? crossing.clocks_of_pairs(of_l2) : 0);
   clocks.loaded = ctas_per_sm * clocks.step.in;
-  const double least = std::max(clocks.loaded, ctas_per_sm * clocks.step.out);
+  const double least = std::max(clocks.loaded, ctas_per_sm * std::max(clocks.step.out, clocks.step.l2));
   const auto full = [&](double masked) {
     return std::max(least, groups * ctas_per_sm / group_rate(clocks.step, masked, groups, apart, workers));
   };
@@ -157,12 +214,12 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   clocks.masks_keys_alone = work.keeps_maxima;
 
   const double first_bytes =
-      bytes_of(program, program.init, true) + bytes_of(program, program.prologue, true);
-  const double last_bytes = bytes_of(program, program.epilogue, false);
+      crossing.loaded + bytes_of(program, program.init).loaded + bytes_of(program, program.prologue).loaded;
+  const CrossingBytes last = bytes_of(program, program.epilogue);
   // A step that others follow before it is done ends so much behind its turn.
   clocks.begin = clocks.between * (work.in_flight - 1);
-  const double arrives = kLatency + (first_bytes + loaded) / in_rate;
-  const double leaves = kLatency + last_bytes / kOutBytesPerClock;
+  const double arrives = kLatency + first_bytes / in_rate;
+  const double leaves = kLatency + std::max(last.clocks_out(), last.in_l2() / of_l2);
   if (!work.ahead) {
     clocks.begin += arrives;
     clocks.end = leaves;

@@ -19,6 +19,7 @@ struct UnitClocks {
   double shared = 0;      // its other bytes
   double in = 0;          // bytes from L2
   double out = 0;         // bytes to L2
+  double l2 = 0;          // both, of the SM's share of the L2's rate
 };
 
 /// How a CTA of a pass over scores goes through its tiles. [clocks]

@@ -220,6 +220,8 @@ WarpWork Flash2Mma::warp_work(const TileProgram& program) {
   WarpWork work{.warps = shape.warps,
                 .waits = 3,  // for Q and dO, for P and dS, and until all are done with them
                 .exchanged_bytes = 2 * kScoreBytes * shape.tile.block_m * shape.tile.block_n,
+                // Of whole rows alone dQ leaves in slices between the products.
+                .adds_apart = program.name == PassName::dkdvdq && program.problem.head_dim != dim,
                 .products = {scores, scores, value_sums, sums}};
   if (program.name == PassName::dkdvdq) work.products.push_back({kRows, dim / shape.dq_warps_d()});
   return work;

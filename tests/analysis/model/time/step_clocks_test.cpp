@@ -61,19 +61,24 @@ TEST_CASE("a step's clocks are those of its products, scores and bytes by hand")
   CHECK(forward->masked > 0);
   CHECK(forward->step.out == 0);
   const double in_rate = machine.l2_bytes_per_second->value / 132 / 1.98e9;
-  CHECK(forward->step.in == doctest::Approx(2 * 128 * 128 * 2 / in_rate));
+  // 132 CTAs are four heads of 32 and a part of a fifth: two are of one head by 4 * (32 / 132)^2 + (4 /
+  // 132)^2.
+  const double looked_up = 1 - 0.5 * (4 * 32.0 * 32 + 4 * 4) / (132.0 * 132);
+  CHECK(forward->step.in == doctest::Approx(2 * 128 * 128 * 2 * looked_up / in_rate));
   CHECK(forward->between > std::max(forward->step.tensor, forward->step.in));
 
   const auto backward = clocks_of("gpu:flash3", long_problem(128), PassName::dkdvdq, machine);
   REQUIRE(backward);
   CHECK(backward->step.tensor == 5.0 * 2 * 64 * 128 * 128 / 4096);
-  CHECK(backward->step.out == doctest::Approx(1.95 * 64 * 128 * 4 / 32));
+  constexpr double kSums = 64 * 128 * 4, kLoaded = 2 * 64 * 128 * 2 + 2 * 64 * 4;
+  CHECK(backward->step.out == doctest::Approx(kSums / 26.7));
+  CHECK(backward->step.l2 == doctest::Approx((kLoaded * looked_up + 2.12 * kSums) / in_rate));
 
   // mma.sync multiplies at its own rate, and fragments are loaded before: K for each 32 rows, V likewise, Q
   // again.
   const auto mma = clocks_of("gpu:flash2-mma", long_problem(128), PassName::forward, machine);
   REQUIRE(mma);
-  CHECK(mma->step.tensor == doctest::Approx(2.0 * 2 * 128 * 64 * 128 / 4096 / 0.63));
+  CHECK(mma->step.tensor == doctest::Approx(2.0 * 2 * 128 * 64 * 128 / 4096 / 0.66));
   const double fragments = 2.0 * 128 * 64 * 128 * (2.0 / 32 + 1.0 / 64);
   CHECK(mma->step.shared == doctest::Approx((fragments + 2 * 64 * 128 * 2) / 128));
 }
@@ -101,8 +106,35 @@ TEST_CASE("a few SMs take in no more than their own ways do") {
   const AttentionProblem problem = long_problem(128);
   const TileProgram program = program_of(kernel, problem, PassName::forward, kernel.default_options(problem));
   const auto few = cta_clocks(kernel, program, machine, 12), all = cta_clocks(kernel, program, machine, 132);
-  CHECK(few->step.in == doctest::Approx(2 * 128 * 128 * 2 / 64.0));
+  CHECK(few->step.in == doctest::Approx(2 * 128 * 128 * 2 / 107.0));
   CHECK(all->step.in > few->step.in);
+}
+
+TEST_CASE("rows that all CTAs go through are looked up once for the two SMs of a TPC") {
+  const Machine machine = load_machine("h200-measured");
+  AttentionProblem one_head = long_problem(128);
+  one_head.heads = one_head.heads_kv = 1;
+  one_head.seqlen_q = one_head.seqlen_k = 32768;
+  const auto shared = clocks_of("gpu:flash3", one_head, PassName::dkdvdq, machine);
+  const auto apart = clocks_of("gpu:flash3", long_problem(128), PassName::dkdvdq, machine);
+  REQUIRE(shared);
+  const double in_rate = machine.l2_bytes_per_second->value / 132 / 1.98e9,
+               sums = 2.12 * 64 * 128 * 4 / in_rate;
+  CHECK(shared->step.l2 - sums == doctest::Approx((2 * 64 * 128 * 2 + 2 * 64 * 4) / in_rate / 2));
+  CHECK(apart->step.l2 > shared->step.l2);
+  CHECK(shared->step.out == apart->step.out);
+}
+
+TEST_CASE("sums of rows that are padded leave by themselves") {
+  const Machine machine = load_machine("h200-measured");
+  const auto whole = clocks_of("gpu:flash2-mma", long_problem(128), PassName::dkdvdq, machine);
+  const auto padded = clocks_of("gpu:flash2-mma", long_problem(96), PassName::dkdvdq, machine);
+  REQUIRE(padded);
+  CHECK(padded->step.tensor == whole->step.tensor);
+  CHECK(padded->step.out < whole->step.out);
+  const double in_rate = machine.l2_bytes_per_second->value / 132 / 1.98e9;
+  const double added = 3.96 * 64 * 96 * 4 / in_rate;  // all SMs add them at once
+  CHECK(padded->alone - whole->alone == doctest::Approx(added).epsilon(0.15));
 }
 
 TEST_CASE("head dimensions cost what they are padded to") {
