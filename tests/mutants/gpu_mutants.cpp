@@ -233,7 +233,8 @@ std::vector<Case> prepare_cases() {
       tables.seqlen_k = 700;
       tables.mask = {MaskKind::prefix, {300}};
       add_case(kernel, Direction::forward, tables, InputKind::normal, std::nullopt, cases);
-      tables.score_mods.alibi = true;  // of keys behind the diagonal that the prefix shows
+      tables.seqlen_k = 350;  // of which the prefix shows some behind the diagonal
+      tables.score_mods.alibi = true;
       add_case(kernel, Direction::forward, tables, InputKind::normal, std::nullopt, cases);
       AttentionProblem modified = plain;  // keys on both sides of the diagonal, in each tile
       modified.score_mods = {.alibi = true, .learned_sink = true};
