@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// CTAs of ordered backward passes: how many share a kv tile, and that each waits for CTAs in front alone.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "gpu/kernels/flash3/choices.hpp"
+#include "gpu/kernels/flash3/flash3.hpp"
+#include "tests/random_problems.hpp"
+
+using namespace tilescope;
+
+namespace {
+
+AttentionProblem problem_of(std::int64_t heads, std::int64_t heads_kv, std::int64_t seqlen_q,
+                            std::int64_t seqlen_k, std::int64_t head_dim) {
+  return {.heads = heads,
+          .heads_kv = heads_kv,
+          .seqlen_q = seqlen_q,
+          .seqlen_k = seqlen_k,
+          .head_dim = head_dim,
+          .dtype = ElementType::bf16};
+}
+
+TileProgram ordered_pass(const AttentionProblem& problem, ProgramOptions options) {
+  options.backward = BackwardOrder::ordered;
+  const auto programs = build_programs(Algorithm::flash2, Direction::backward, problem, options);
+  const auto pass = std::find_if(programs.begin(), programs.end(),
+                                 [](const TileProgram& program) { return program.name == PassName::dkdvdq; });
+  REQUIRE(pass != programs.end());
+  return *pass;
+}
+
+/// Whoever adds to the same place before a CTA was issued before it: dQ of a q tile by kv tiles in their
+/// order, dK and dV of a kv tile by those that share it in theirs. Else a full device could wait for ever.
+void check_waits(const TileProgram& program) {
+  std::map<std::tuple<int, int, int>, int> last_kv_tile, last_turn;
+  for (std::int64_t cta = 0; cta < program.num_ctas(); ++cta) {
+    const CtaWork work = program.work(cta);
+    const int block = work.first_block, turn = program.grid.item(cta).head % program.grid.num_splits;
+    const auto [sharer, first] = last_turn.try_emplace({work.batch, work.kv_head, block}, turn);
+    CHECK((first ? turn == 0 : turn == sharer->second + 1));
+    sharer->second = turn;
+    const TileRuns queries = program.inner_tiles(work, block);
+    for (int head = work.first_head; head < work.end_head; ++head) {
+      for (int i = 0; i < queries.count(); ++i) {
+        const int before = program.kv_tiles_before(work.batch, queries[i], block);
+        int& added = last_kv_tile[{work.batch, head, queries[i]}];
+        CHECK(added == before);
+        ++added;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("ordered passes wait for CTAs in front of them alone, in whatever order and with whatever splits") {
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    testing::ProblemGenerator random(seed);
+    const TileShape tile = random.tile();
+    const AttentionProblem problem = random.problem(tile);
+    CAPTURE(seed);
+    CAPTURE(describe(problem));
+    ProgramOptions options = ProgramOptions::with_tile(tile);
+    options.order = random.chance(0.5) ? TileOrder::row_major : TileOrder::head_swizzled;
+    options.swizzled_heads = random.between(1, 4);
+    options.set_query_splits(random.between(1, 7));
+    options.ordered_swizzled_heads = random.chance(0.5) ? random.between(1, 9) : 0;
+    check_waits(ordered_pass(problem, options));
+  }
+}
+
+TEST_CASE(
+    "flash3's ordered pass keeps the device busy by heads side by side and by CTAs that share kv tiles") {
+  // One q tile a head: each head keeps one CTA busy, whatever its kv tiles.
+  const Flash3BackwardWay wide = flash3_ordered_way(problem_of(880, 880, 51, 44219, 96));
+  CHECK(wide.splits == 1);
+  CHECK(wide.swizzled_heads == kHopperMultiprocessors);
+  // Few kv tiles, which wait for nobody at other query heads and other queries.
+  CHECK(flash3_ordered_way(problem_of(8, 1, 2211, 2211, 160)).splits > 1);
+  // A head that fills the device by itself.
+  const Flash3BackwardWay full = flash3_ordered_way(problem_of(16, 16, 20000, 20000, 128));
+  CHECK(full.splits == 1);
+  CHECK(full.swizzled_heads == 0);
+}
