@@ -106,7 +106,7 @@ HeadSums head_sums(const TileProgram& program, std::int64_t batch, std::int64_t 
   return sums;
 }
 
-enum class Part : std::uint8_t { init, prologue, phase, epilogue };
+enum class ProgramPart : std::uint8_t { init, prologue, phase, epilogue };
 
 /// Bytes that one operand moves in one part of the pass, and bytes of its distinct tiles there.
 struct OperandBytes {
@@ -135,8 +135,8 @@ std::vector<EqualEntries> entries_of(const TileProgram& program) {
 /// Bytes of numbers of heads that these batch entries move: a tile of them for every CTA that comes to the
 /// part. Batch entries share them, so that distinct ones are those of any entry.
 OperandBytes head_number_bytes(const TileProgram& program, const EqualEntries& entries,
-                               const TensorExtent& extent, Part part) {
-  const bool prologue = part == Part::prologue;
+                               const TensorExtent& extent, ProgramPart part) {
+  const bool prologue = part == ProgramPart::prologue;
   const std::int64_t blocks =
       prologue ? entries.whole.prologues
                : std::int64_t{program.num_blocks()} * (program.splits_walk() ? program.splits.count : 1);
@@ -146,7 +146,7 @@ OperandBytes head_number_bytes(const TileProgram& program, const EqualEntries& e
 
 /// Bytes of one tensor that these batch entries move.
 OperandBytes operand_bytes(const TileProgram& program, const EqualEntries& entries, TensorName tensor,
-                           Part part) {
+                           ProgramPart part) {
   const AttentionProblem& p = program.problem;
   const TensorExtent extent = program.extent(tensor);
   const HeadSums& sums = ends_at_padding(tensor) ? entries.unpadded : entries.whole;
@@ -155,7 +155,7 @@ OperandBytes operand_bytes(const TileProgram& program, const EqualEntries& entri
   const std::int64_t cta_heads = program.kv_heads ? entries.count * p.heads_kv : query_heads;
   const std::int64_t tensor_heads = entries.count * extent.heads * extent.splits;
   if (extent.indexing == TileIndexing::head) return head_number_bytes(program, entries, extent, part);
-  if (part == Part::init) {
+  if (part == ProgramPart::init) {
     const std::int64_t visits = extent.indexing == TileIndexing::n ? cta_heads : query_heads;
     return {extent.rows * row_bytes * visits, extent.rows * row_bytes * tensor_heads};
   }
@@ -164,8 +164,8 @@ OperandBytes operand_bytes(const TileProgram& program, const EqualEntries& entri
     return {bytes, bytes};
   }
   const bool owned = (extent.indexing == TileIndexing::m) == (program.axis == Axis::q);
-  if (part != Part::phase) {
-    const bool prologue = part == Part::prologue;
+  if (part != ProgramPart::phase) {
+    const bool prologue = part == ProgramPart::prologue;
     const std::int64_t ctas =
         cta_heads * (prologue ? program.head_splits : program.query_splits()) * extent.splits;
     return {(prologue ? sums.prologue_rows : sums.owned_rows) * row_bytes * ctas,
@@ -177,7 +177,7 @@ OperandBytes operand_bytes(const TileProgram& program, const EqualEntries& entri
 
 /// Bytes of one tensor that all batch entries move.
 OperandBytes operand_bytes(const TileProgram& program, const std::vector<EqualEntries>& all,
-                           TensorName tensor, Part part) {
+                           TensorName tensor, ProgramPart part) {
   OperandBytes sum;
   for (const EqualEntries& entries : all) {
     const OperandBytes bytes = operand_bytes(program, entries, tensor, part);
@@ -190,7 +190,8 @@ OperandBytes operand_bytes(const TileProgram& program, const std::vector<EqualEn
 
 /// What crosses beside one operand's own bytes, see Boxes.
 /// @param moved  these bytes
-std::int64_t filled_bytes(const TileProgram& program, const Operand& operand, Part part, std::int64_t moved) {
+std::int64_t filled_bytes(const TileProgram& program, const Operand& operand, ProgramPart part,
+                          std::int64_t moved) {
   if (program.boxes_of(operand) == nullptr) return 0;
   const AttentionProblem& p = program.problem;
   const TensorExtent extent = program.extent(operand.tensor);
@@ -216,22 +217,23 @@ std::int64_t filled_bytes(const TileProgram& program, const Operand& operand, Pa
   };
   std::int64_t beside = 0;
   const bool whole_matrix = extent.cut_by_m() && extent.cut_by_n();  // each of its tiles is visited once
-  if (part == Part::init || whole_matrix)
+  if (part == ProgramPart::init || whole_matrix)
     beside = of_tiles(0, static_cast<int>(ceil_div(extent.rows, std::int64_t{tile_rows})));
-  for (int block = 0; part != Part::init && !whole_matrix && block < program.num_blocks(); ++block) {
+  for (int block = 0; part != ProgramPart::init && !whole_matrix && block < program.num_blocks(); ++block) {
     const TileRuns inner = program.phases.empty() ? TileRuns{} : program.inner_slices(0, block);
-    if (part == Part::phase && !owned) {
+    if (part == ProgramPart::phase && !owned) {
       for (const TileRange& run : inner.runs()) beside += of_tiles(run.begin, run.end);
-    } else if (part == Part::phase) {
+    } else if (part == ProgramPart::phase) {
       beside += inner.count() / extent.splits * of_tiles(block, block + 1);
-    } else if (part == Part::epilogue) {
+    } else if (part == ProgramPart::epilogue) {
       beside += program.query_splits() * of_tiles(block, block + 1);
     } else if (program.has_prologue(0, block)) {
       const int walks = program.splits_walk() ? program.splits.busy(inner) : 1;
       beside += walks * program.head_splits * of_tiles(block, block + 1);
     }
   }
-  const bool by_kv_heads = program.kv_heads && part != Part::phase && (part != Part::init || !by_m);
+  const bool by_kv_heads =
+      program.kv_heads && part != ProgramPart::phase && (part != ProgramPart::init || !by_m);
   return (by_kv_heads ? p.heads_kv : program.q_heads()) / extent.heads * beside;
 }
 
@@ -255,7 +257,7 @@ std::vector<TensorTraffic> tensor_traffic(const TileProgram& program) {
   const std::vector<EqualEntries> entries = entries_of(program);
   std::array<TensorTraffic, kNumTensors> all{};
   std::array<bool, kNumTensors> touched{};
-  const auto add = [&](const std::vector<Operand>& operands, Part part) {
+  const auto add = [&](const std::vector<Operand>& operands, ProgramPart part) {
     for (const Operand& operand : operands) {
       const std::size_t index = static_cast<std::size_t>(operand.tensor);
       const OperandBytes bytes = operand_bytes(program, entries, operand.tensor, part);
@@ -278,10 +280,10 @@ std::vector<TensorTraffic> tensor_traffic(const TileProgram& program) {
       touched[index] = touched[index] || bytes.moved > 0;
     }
   };
-  add(program.init, Part::init);
-  add(program.prologue, Part::prologue);
-  for (const std::vector<Operand>& phase : program.phases) add(phase, Part::phase);
-  add(program.epilogue, Part::epilogue);
+  add(program.init, ProgramPart::init);
+  add(program.prologue, ProgramPart::prologue);
+  for (const std::vector<Operand>& phase : program.phases) add(phase, ProgramPart::phase);
+  add(program.epilogue, ProgramPart::epilogue);
   std::vector<TensorTraffic> result;
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (touched[i]) result.push_back(all[i]);
