@@ -125,7 +125,10 @@ std::optional<std::string> missing_feature(const Capabilities& can, const Attent
       missing && takes_values) {
     return missing;
   }
-  return missing_feature(has, required_features(problem));
+  const FeatureSet needs = required_features(problem);
+  const std::optional<std::string> missing = missing_feature(has, needs);
+  if (!missing || forward || missing_feature(can.forward, needs)) return missing;
+  return "takes this forward alone; backward it " + *missing;
 }
 
 FeatureSet required_features(const ProgramOptions& options, Direction direction) {

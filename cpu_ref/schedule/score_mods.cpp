@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <sstream>
 
 #include "common/errors.hpp"
@@ -36,8 +37,11 @@ std::string score_mod_number(double value) {
   return text.str();
 }
 
+bool takes(double value) { return value >= 0 && value <= std::numeric_limits<float>::max(); }
+
 [[noreturn]] void refuse_score_mod(const ScoreModRow& row, const std::string& text) {
-  throw BadInput(row.name, text, "must be a finite number from 0 on; 0 leaves scores as they are");
+  throw BadInput(row.name, text,
+                 "must be a number from 0 to 3.4e38, the largest in fp32; 0 leaves scores as they are");
 }
 
 }  // namespace
@@ -52,7 +56,7 @@ std::span<const ScoreModRow> score_mod_rows() { return kScoreModRows; }
 
 void set_score_mod(ScoreMods& mods, const std::string& name, double value) {
   const ScoreModRow& row = score_mod_row_of(name);
-  if (*row.type != 0 && !(value >= 0 && std::isfinite(value))) refuse_score_mod(row, score_mod_number(value));
+  if (*row.type != 0 && !takes(value)) refuse_score_mod(row, score_mod_number(value));
   row.set(mods, value);
 }
 
@@ -68,7 +72,7 @@ void set_score_mod(ScoreMods& mods, const std::string& name, const std::string& 
 void validate(const ScoreMods& mods) {
   for (const ScoreModRow& row : kScoreModRows) {
     const double value = row.get(mods);
-    if (!(value >= 0 && std::isfinite(value))) refuse_score_mod(row, score_mod_number(value));
+    if (!takes(value)) refuse_score_mod(row, score_mod_number(value));
   }
 }
 

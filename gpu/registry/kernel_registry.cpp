@@ -111,6 +111,7 @@ void require_supported(const Kernel& kernel, const AttentionProblem& problem, Di
   require_direction(problem, direction);
   const std::optional<std::string> reason = kernel.refusal(problem, direction, options);
   if (!reason) return;
+  const ProgramOptions usual = kernel.default_options(problem);
   std::string able;
   for (const Kernel* other : all_kernels()) {
     if (other->name == kernel.name) continue;  // by itself it may take it
@@ -118,8 +119,7 @@ void require_supported(const Kernel& kernel, const AttentionProblem& problem, Di
     own.diagonal_slices = options.diagonal_slices;
     own.splits = options.splits;
     own.pack_gqa = options.pack_gqa;
-    own.query_splits = options.query_splits;
-    own.ordered_query_splits = options.ordered_query_splits;
+    if (options.query_splits != usual.query_splits) own.set_query_splits(options.query_splits);
     if (other->refusal(problem, direction, own)) continue;
     able += (able.empty() ? "; this problem runs on " : ", ") + std::string(other->name);
   }

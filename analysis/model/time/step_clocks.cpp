@@ -146,6 +146,10 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   if (kernel.warp_work == nullptr || program.phases.empty() || !machine.l2_bytes_per_second ||
       !machine.exponentials_per_clock_per_sm)
     return std::nullopt;
+  // A learned sink asks nothing of a score; the others are not counted in WarpWork.
+  ScoreMods of_scores = program.problem.score_mods;
+  of_scores.learned_sink = false;
+  if (of_scores.any()) return std::nullopt;
   const WarpWork work = kernel.warp_work(program);
   const double flops_per_clock = machine.tensor_flops_per_clock();
   if (work.warps == 0 || flops_per_clock == 0 || element_bytes(program.problem.dtype) != 2)

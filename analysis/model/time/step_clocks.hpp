@@ -39,7 +39,8 @@ struct CtaClocks {
 };
 
 /// @param ctas_at_once  that run at once, as evenly over the SMs as they can
-/// @return nothing where the kernel's row does not say how its warps work, or the machine lacks a rate
+/// @return nothing where the kernel's row does not say how its warps work, scores are modified, or the
+/// machine lacks a rate
 std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& program, const Machine& machine,
                                     std::int64_t ctas_at_once);
 
