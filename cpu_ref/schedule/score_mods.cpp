@@ -41,7 +41,7 @@ bool takes(double value) { return value >= 0 && value <= std::numeric_limits<flo
 
 [[noreturn]] void refuse_score_mod(const ScoreModRow& row, const std::string& text) {
   throw BadInput(row.name, text,
-                 "must be a number from 0 to 3.4e38, the largest in fp32; 0 leaves scores as they are");
+                 "must be a number from 0 on that fp32 can hold; 0 leaves scores as they are");
 }
 
 }  // namespace

@@ -252,6 +252,7 @@ TEST_CASE("what cannot be is refused with the field's name, and so is a kernel t
   }
   ScoreMods mods;
   CHECK_THROWS_WITH_AS(set_score_mod(mods, "softcap", -1.0), doctest::Contains("from 0 on"), BadInput);
+  CHECK_THROWS_WITH_AS(set_score_mod(mods, "softcap", 1e39), doctest::Contains("from 0 on"), BadInput);
   CHECK_THROWS_AS(set_score_mod(mods, "softcap", std::string("50x")), BadInput);
   AttentionProblem p = two_tiles();
   p.score_mods.alibi = true;
