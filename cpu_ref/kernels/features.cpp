@@ -134,9 +134,7 @@ std::optional<std::string> missing_feature(const Capabilities& can, const Attent
 FeatureSet required_features(const ProgramOptions& options, Direction direction) {
   FeatureSet needs;
   if (direction == Direction::backward) {
-    const bool shares = (options.backward == BackwardOrder::fused && options.query_splits > 1) ||
-                        (options.backward == BackwardOrder::ordered && options.ordered_query_splits > 1);
-    return shares ? FeatureSet{Feature::query_splits} : needs;
+    return options.kv_tile_sharers() > 1 ? FeatureSet{Feature::query_splits} : needs;
   }
   if (options.splits.kind != SplitPolicy::Kind::none) needs = needs | FeatureSet{Feature::split_keys};
   if (options.pack_gqa) needs = needs | FeatureSet{Feature::packed_heads};

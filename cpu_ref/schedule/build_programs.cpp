@@ -141,13 +141,13 @@ TileProgram convert_dkdv(const AttentionProblem& problem, PassName served, const
 /// Of the programs delta, dkdvdq and convert, lets several CTAs share a kv tile: see
 /// ProgramOptions::query_splits.
 /// Sums are cleared and rounded by few rows a CTA, since there are few kv tiles.
-void share_kv_tiles(std::vector<TileProgram>& programs, int query_splits, const ProgramOptions& options) {
+void share_kv_tiles(std::vector<TileProgram>& programs, const ProgramOptions& options) {
   using enum TensorName;
   constexpr int kRowsOfSums = 16;
   TileProgram& main = programs[1];
   const AttentionProblem& problem = main.problem;
-  main.head_splits = head_splits_of(query_splits, static_cast<int>(problem.group_size()));
-  main.splits.count = query_splits / main.head_splits;
+  main.head_splits = head_splits_of(options.kv_tile_sharers(), static_cast<int>(problem.group_size()));
+  main.splits.count = options.kv_tile_sharers() / main.head_splits;
   // Kv tiles that wait for each other should go through the same parts.
   if (main.ordered) main.splits = aligned_parts(main.splits.count, num_m_blocks(problem.band(), main.tile));
   main.epilogue = {reduce(dk_accum), reduce(dv_accum)};
@@ -174,8 +174,7 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
   }
   const bool ordered = options.backward == BackwardOrder::ordered;
   const bool fused = ordered || options.backward == BackwardOrder::fused;
-  const int query_splits = ordered ? options.ordered_query_splits : options.query_splits;
-  const bool shares = fused && options.diagonal_slices == 1 && query_splits > 1;
+  const bool shares = options.diagonal_slices == 1 && options.kv_tile_sharers() > 1;
   // A kv tile that stores must store a q tile whole. CTAs that share kv tiles come in an order in which
   // others must not wait for the first, but in an ordered pass (set_grid).
   const DqStart dq_start = !fused || options.diagonal_slices > 1 || (shares && !ordered) ? DqStart::cleared
@@ -206,7 +205,7 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
       program.dq_start = dq_start;
       program.dq_flags = options.dq_flags;
     }
-    if (shares) share_kv_tiles(programs, query_splits, options);
+    if (shares) share_kv_tiles(programs, options);
     return programs;
   }
   TileProgram dq_pass = make_pass(PassName::dq, problem, Axis::q, options);

@@ -334,6 +334,11 @@ struct ProgramOptions {
   /// the other passes.
   int ordered_query_splits = 1, ordered_swizzled_heads = 0;
   void set_query_splits(int splits) { query_splits = ordered_query_splits = splits; }
+  /// Those of the backward order.
+  int kv_tile_sharers() const {
+    if (backward == BackwardOrder::ordered) return ordered_query_splits;
+    return backward == BackwardOrder::fused ? query_splits : 1;
+  }
   bool pack_gqa = false;  // of the forward pass, see TileProgram
 
   PassOptions& operator[](PassName pass) { return passes[static_cast<std::size_t>(pass)]; }

@@ -89,9 +89,9 @@ void log_choice(const Kernel& kernel, const AttentionProblem& problem, const Pro
     }
     if (options.splits != SplitPolicy{}) text += " splits " + to_string(options.splits) + ",";
     if (options.pack_gqa) text += " heads packed,";
-    const int query_splits =
-        options.backward == BackwardOrder::ordered ? options.ordered_query_splits : options.query_splits;
-    if (query_splits > 1) text += " query splits " + std::to_string(query_splits) + ",";
+    if (const int sharers = options.kv_tile_sharers(); sharers > 1) {
+      text += " query splits " + std::to_string(sharers) + ",";
+    }
     return text + " CTAs " + std::string(to_string(options.order)) + ", tiles " +
            std::string(to_string(options.scan)) + "; tiles: " + reason;
   });

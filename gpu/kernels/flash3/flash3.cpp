@@ -143,14 +143,14 @@ std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const P
            "192 "
            "and head_dim_v 72 to 128";
   }
-  if (flash3_has_tables(problem) &&
-      (is_fp8(problem.dtype) || problem.head_dim > kFlash3TablesHeadDim || flash3_has_values(problem) ||
-       splits || options.pack_gqa || options.variant != Variant::own)) {
+  // What instances of tables and of modifiers have not.
+  const bool beyond_instances = is_fp8(problem.dtype) || flash3_has_values(problem) || splits ||
+                                options.pack_gqa || options.variant != Variant::own;
+  if (flash3_has_tables(problem) && (beyond_instances || problem.head_dim > kFlash3TablesHeadDim)) {
     return "has masks beside causal and windows in 16 bits up to head_dim 128 alone, with values of as many "
            "columns, keys whole and heads unpacked";
   }
-  if (flash3_has_mods(problem) && (is_fp8(problem.dtype) || flash3_has_values(problem) || splits ||
-                                   options.pack_gqa || options.variant != Variant::own)) {
+  if (flash3_has_mods(problem) && beyond_instances) {
     return "modifies scores in 16 bits alone, with values of as many columns, keys whole and heads unpacked";
   }
   if (is_fp8(problem.dtype) && (splits || options.pack_gqa)) {

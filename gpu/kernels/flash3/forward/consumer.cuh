@@ -25,8 +25,7 @@ template <sm90::WgmmaType kType, Flash3ForwardShape kShape, bool kObserved>
 struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
   using Walk = Flash3ForwardWalk<kShape>;
   using Walk::args, Walk::shared, Walk::group, Walk::thread, Walk::row_group, Walk::q, Walk::k, Walk::v;
-  using Walk::items, Walk::item, Walk::range, Walk::own_begin, Walk::own_end, Walk::kBlockN, Walk::kSplits,
-      Walk::kSkips;
+  using Walk::item, Walk::range, Walk::own_begin, Walk::own_end, Walk::kBlockN, Walk::kSplits, Walk::kSkips;
   using Walk::kTables, Walk::kMods, Walk::visit, Walk::look_at_tile;
   using Walk::lane, Walk::first_query, Walk::release_q, Walk::release_k;
   using Walk::release_v, Walk::needs_mask, Walk::skip_k, Walk::skip_v, Walk::skip_tiles, Walk::look_at_item;
