@@ -269,7 +269,7 @@ std::vector<Case> prepare_cases() {
     if (kernel.can.forward.has(Feature::value_dim)) {
       const bool both = kernel.can.backward.has(Feature::value_dim);
       const Direction direction = both ? Direction::backward : Direction::forward;
-      for (const auto& [head_dim, value_dim] : {std::pair{64, 40}, {24, 64}, {192, 128}}) {
+      for (const auto& [head_dim, value_dim] : {std::pair{64, 40}, {24, 64}, {192, 128}, {192, 104}}) {
         if (head_dim > 64 && !both) {  // the shape of its own, forward
           const AttentionProblem wide = ragged_problem(kernel, ElementType::fp16, head_dim);
           add_case(kernel, direction, with_values(wide, head_dim, value_dim), InputKind::normal, std::nullopt,
