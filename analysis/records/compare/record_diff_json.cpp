@@ -17,7 +17,7 @@ struct RunName {
   std::optional<std::string> problem, pages;
 };
 
-struct Change {
+struct ChangedMetric {
   std::string metric, where, unit;
   double base = 0, now = 0;
   Budget budget;
@@ -27,7 +27,7 @@ struct Change {
 struct ChangedRun {
   RunName run;
   std::vector<std::string> gone, fresh;
-  std::vector<Change> changes;
+  std::vector<ChangedMetric> changes;
 };
 
 struct DiffFile {
@@ -46,7 +46,7 @@ static void list(Fields& fields, const RunName& run) {
 }
 
 template <typename Fields>
-static void list(Fields& fields, const Change& change) {
+static void list(Fields& fields, const ChangedMetric& change) {
   fields.required("metric", Text{}, change.metric);
   fields.required("where", Text{}, change.where);
   fields.required("unit", Text{}, change.unit);
@@ -62,7 +62,7 @@ static void list(Fields& fields, const ChangedRun& run) {
   list(fields, run.run);
   fields.items("gone", Text{}, run.gone);
   fields.items("new", Text{}, run.fresh);
-  fields.items("changes", Part<Change>{}, run.changes);
+  fields.items("changes", Part<ChangedMetric>{}, run.changes);
 }
 
 template <typename Fields>
