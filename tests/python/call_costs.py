@@ -12,24 +12,27 @@ _TURNS = 15
 
 
 def costs_of(monkeypatch, call):
-    """Medians of turns, in seconds: of the kernel on an output that it has written before; of a call; and of what the
-    call takes beside its own kernel, which the kernel's first touch of a new output is part of."""
+    """Medians of turns, in seconds: of the kernel on an output that it has written before; of a call; and what the call
+    takes of the processor beside its own kernel, which the kernel's first touch of a new output is part of. The last is
+    this thread's own time: other work on the machine delays it, but does not count."""
     forward, given, inside = _native.attention_forward, [], []
 
     def noticed(*arguments):
         given.append(arguments)
-        inside.append(forward(*arguments))
-        return inside[-1]
+        start = time.thread_time()
+        seconds = forward(*arguments)
+        inside.append(time.thread_time() - start)
+        return seconds
 
     monkeypatch.setattr(_native, "attention_forward", noticed)
     held = call()  # the arguments point to it
     kernel, whole, beside = [], [], []
     for _ in range(_TURNS):
         kernel.append(forward(*given[0]))
-        start = time.perf_counter()
+        start, start_here = time.perf_counter(), time.thread_time()
         call()
         whole.append(time.perf_counter() - start)
-        beside.append(whole[-1] - inside[-1])
+        beside.append(time.thread_time() - start_here - inside[-1])
     del held
     return median(kernel), median(whole), median(beside)
 
