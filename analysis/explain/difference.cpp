@@ -36,7 +36,7 @@ Account account_of(const ComparedRun& run, Direction direction) {
   account.programs = run.kernel->programs(direction, run.run->problem, options_of(*run.run, *run.kernel));
   for (const TileProgram& program : account.programs) {
     const ClosedFormBytes bytes = closed_form_bytes(program);
-    account.closed_form += bytes.sm_l2_read_bytes + bytes.sm_l2_write_bytes;
+    account.closed_form += bytes.sm_l2_bytes();
     for (const TensorTraffic& traffic : tensor_traffic(program)) {
       account.bytes[static_cast<std::size_t>(traffic.tensor)] +=
           traffic.load_bytes + traffic.filled_bytes + traffic.store_bytes + traffic.reduce_bytes;
@@ -191,9 +191,7 @@ std::string largest_part(const ComparedRun& more, const Account& most, const Com
   return text + ": " + reason(first, equal > 1 ? "them" : "it");
 }
 
-std::int64_t recorded_bytes(const PassRecord& total) {
-  return total.closed_form->sm_l2_read_bytes + total.closed_form->sm_l2_write_bytes;
-}
+std::int64_t recorded_bytes(const PassRecord& total) { return total.closed_form->sm_l2_bytes(); }
 
 /// "A moves 1.35x as much at SM<->L2 as B."
 std::string totals_text(const ComparedRun& one, const PassRecord& first, const ComparedRun& other,
@@ -242,7 +240,7 @@ std::string why_bytes_differ(const ComparedRun& one, const ComparedRun& other, D
   if (!first->simulated || !second->simulated)
     return fmt::format("{} and {} move the same.", one.label, other.label);
   const auto dram = [](const PassRecord& total) {
-    return static_cast<double>(total.simulated->dram_read_bytes + total.simulated->dram_write_bytes);
+    return static_cast<double>(total.simulated->dram_bytes());
   };
   if (!differ(dram(*first), dram(*second))) {
     return fmt::format("{} and {} move the same at both boundaries.", one.label, other.label);

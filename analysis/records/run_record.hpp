@@ -44,6 +44,8 @@ struct ClosedFormBytes {
   /// Part of those at SM<->L2: words by which CTAs agree, a sector each.
   std::int64_t word_read_bytes = 0;
   std::int64_t word_write_bytes = 0;
+  std::int64_t sm_l2_bytes() const { return sm_l2_read_bytes + sm_l2_write_bytes; }
+  std::int64_t compulsory_bytes() const { return compulsory_read_bytes + compulsory_write_bytes; }
   bool operator==(const ClosedFormBytes&) const = default;
 };
 
@@ -74,6 +76,7 @@ struct SimulatedBytes {
   /// the machine; of a prediction.
   std::optional<std::array<std::int64_t, 2>> dram_read_interval = std::nullopt;
   std::optional<std::array<std::int64_t, 2>> dram_write_interval = std::nullopt;
+  std::int64_t dram_bytes() const { return dram_read_bytes + dram_write_bytes; }
   bool operator==(const SimulatedBytes&) const = default;
 };
 

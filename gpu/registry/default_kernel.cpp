@@ -7,13 +7,12 @@
 namespace tilescope {
 namespace {
 
-/// GPU kernels that could be taken by default: those that run from the A100 on, the highest rung first.
-std::vector<const Kernel*> portable_rungs() {
-  constexpr int kA100 = 80;
+/// GPU kernels of FlashAttention-2's order that stand on the ladder, the highest rung first.
+std::vector<const Kernel*> rungs_of_flash2() {
   std::vector<const Kernel*> rungs;
   for (const Kernel* kernel : all_kernels()) {
-    const bool on_the_ladder = kernel->algorithm == Algorithm::flash2 && kernel->rung != 0;
-    if (on_the_ladder && kernel->on_gpu() && kernel->chips.has(kA100)) rungs.push_back(kernel);
+    if (kernel->algorithm == Algorithm::flash2 && kernel->rung != 0 && kernel->on_gpu())
+      rungs.push_back(kernel);
   }
   std::stable_sort(rungs.begin(), rungs.end(),
                    [](const Kernel* a, const Kernel* b) { return a->rung > b->rung; });
@@ -48,12 +47,18 @@ DefaultKernel default_kernel(std::span<const TargetMachine> machines, const Atte
     if (!kernel->first_choice || !kernel->first_choice(problem) || hindrance(*kernel)) continue;
     return {kernel, where + ": made for problems like this one"};
   }
-  std::string passed_over;
-  for (const Kernel* kernel : portable_rungs()) {
+  std::string passed_over, newer;
+  for (const Kernel* kernel : rungs_of_flash2()) {
+    constexpr int kA100 = 80;
     const auto lack = hindrance(*kernel);
+    if (!kernel->chips.has(kA100)) {
+      if (!lack && newer.empty()) newer = std::string(kernel->name) + " is newer";
+      continue;
+    }
     if (!lack) {
-      const std::string others = passed_over.empty() ? "" : " (" + passed_over + ")";
-      return {kernel, where + ": newest kernel from the A100 on" + others};
+      const std::string& others = passed_over.empty() ? newer : passed_over;
+      return {kernel,
+              where + ": newest kernel from the A100 on" + (others.empty() ? "" : " (" + others + ")")};
     }
     if (passed_over.empty()) passed_over = std::string(kernel->name) + " " + *lack;
   }

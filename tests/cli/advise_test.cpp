@@ -36,6 +36,9 @@ TEST_CASE("--advise names the best choice, the runner-up and the kernel's own, a
       said_of({"--seqlen", "256", "--heads", "2", "--kernel", "cpu:flash2", "--advise"});
   CHECK(contains(unknown, "bound only"));
   CHECK(contains(unknown, "ranked by time bound"));
+  CHECK(contains(said_of({"--seqlen", "256", "--heads", "2", "--kernel", "cpu:flash2", "--pass", "bwd",
+                          "--backward", "q-outer", "--advise"}),
+                 " --backward q-outer\n"));
   check_refused(
       {{"simulate", "--seqlen", "512", "--advise", "--tile", "64x64"}, {"--advise", "without --sweep"}});
   check_refused(

@@ -110,15 +110,29 @@ TEST_CASE("bad kernels and tiles are refused by every command that takes them") 
   check_refused_by(
       {{"simulate", "--kernel", "gpu:flash3", "--dtype", "bf16", "--mask", "sink:4", "--window", "99,0"}},
       {{{"--head-dim", "192"},
-        {"gpu:flash3", "up to head_dim 128 alone", "runs on cpu:standard", "gpu:flash2-mma"}},
-       {{"--splits", "2"}, {"gpu:flash3", "keys whole", "runs on cpu:flash2"}},
+        {"gpu:flash3", "up to head_dim 128, not at 192", "runs on cpu:standard", "gpu:flash2-mma"}},
+       {{"--splits", "2"}, {"gpu:flash3", "but not with split keys", "runs on cpu:flash2"}},
        {{"--pass", "bwd"}, {"gpu:flash3", "no mask beside causal", "runs on cpu:standard"}}});
   check_refused_by(
       {{"simulate", "--kernel", "gpu:flash3", "--alibi", "--learned-sink"}},
-      {{{"--dtype", "fp8e4m3"}, {"gpu:flash3", "modifies scores in 16 bits alone"}},
-       {{"--dtype", "bf16", "--splits", "2"}, {"gpu:flash3", "keys whole", "runs on cpu:flash2"}},
+      {{{"--dtype", "fp8e4m3"}, {"gpu:flash3", "modifies scores, but not in fp8"}},
+       {{"--dtype", "bf16", "--splits", "2"},
+        {"gpu:flash3", "but not with split keys", "runs on cpu:flash2"}},
        {{"--dtype", "bf16", "--log-bias", "1"}, {"gpu:flash3", "no logarithmic bias", "gpu:flash2-mma"}},
        {{"--dtype", "bf16", "--pass", "bwd"}, {"gpu:flash3", "no ALiBi", "cpu:flash2"}}});
+}
+
+TEST_CASE("key tiles are shared by no more CTAs than have a query tile, in the orders that share them") {
+  const std::vector<std::string> shared = {"simulate", "--pass",  "bwd",     "--kernel", "gpu:flash3",
+                                           "--seqlen", "300",     "--heads", "4",        "--heads-kv",
+                                           "2",        "--dtype", "fp16",    "--tile",   "128x128"};
+  check_refused_by({shared},
+                   {{{"--query-splits", "8"}, {"query-splits", "8", "2 query heads of 3 query tiles"}}});
+  std::vector<std::string> fits = shared;
+  fits.insert(fits.end(), {"--query-splits", "6"});
+  CHECK(run_program(fits).exit_code == 0);
+  check_refused({{"simulate", "--kernel", "gpu:flash2-mma", "--backward", "split", "--query-splits", "7"},
+                 {"query-splits", "7", "--backward split", "fused and ordered"}});
 }
 
 TEST_CASE("a flag with a word, and a kernel that has none to stand beside, are refused with what is meant") {

@@ -92,7 +92,9 @@ TEST_CASE(
 
 TEST_CASE("what decides DRAM bytes is explained where it is asked for, and how far to trust it") {
   const std::string short_one = simulated({"--preset", "llama3-8b", "--seqlen", "1k"});
-  CHECK(contains(short_one, "kernel gpu:flash2-mma, default for h200: newest kernel from the A100 on\n"));
+  CHECK(contains(
+      short_one,
+      "kernel gpu:flash2-mma, default for h200: newest kernel from the A100 on (gpu:flash3 is newer)\n"));
   CHECK(contains(short_one, "forward must move"));
   CHECK_FALSE(contains(short_one, "calibrated"));
   CHECK(std::count(short_one.begin(), short_one.end(), '\n') <= 9);
@@ -269,7 +271,7 @@ TEST_CASE("--tune-bytes leaves the Pareto front of tiles, orders and scans") {
     for (const RunEntry& b : record.runs) {
       const auto sm_l2 = [](const RunEntry& run) {
         const auto& closed = *run.passes[0].closed_form;
-        return closed.sm_l2_read_bytes + closed.sm_l2_write_bytes;
+        return closed.sm_l2_bytes();
       };
       const auto dram = [](const RunEntry& run) {
         return run.passes[0].simulated->dram_read_bytes + run.passes[0].simulated->dram_write_bytes;
@@ -325,8 +327,8 @@ TEST_CASE("a kernel of one element type gets it where none was chosen") {
 
 TEST_CASE("a variant is named beside its kernel, swept over, and refused where the kernel has it not") {
   const auto simulated = [](const std::vector<std::string>& more) {
-    std::vector<std::string> words = {"simulate", "--seqlen",   "1024", "--heads", "64",  "--dtype",
-                                      "fp16",     "--head-dim", "128",  "--pass",  "fwd", "--closed-form"};
+    std::vector<std::string> words = {"simulate", "--seqlen", "1024",       "--heads", "64",
+                                      "--dtype",  "fp16",     "--head-dim", "128",     "--closed-form"};
     words.insert(words.end(), more.begin(), more.end());
     return run_program(words);
   };
@@ -334,6 +336,10 @@ TEST_CASE("a variant is named beside its kernel, swept over, and refused where t
       simulated({"--kernel", "gpu:flash3", "--sweep", "variant=own,no-overlap,serial"}).out;
   CHECK(contains(swept, "gpu:flash3 (no-overlap)"));
   CHECK(contains(swept, "gpu:flash3 (serial)"));
+  const std::string shared =
+      simulated({"--kernel", "gpu:flash3", "--pass", "bwd", "--sweep", "query_splits=1,2"}).out;
+  CHECK(contains(shared, "gpu:flash3 fused, backward"));
+  CHECK(contains(shared, "gpu:flash3 fused (2 query splits), backward"));
   CHECK(contains(simulated({"--kernel", "gpu:flash2-mma", "--variant", "normalised"}).out, "gpu:flash2-mma"));
   check_refused({{"simulate", "--kernel", "gpu:flash2-mma", "--dtype", "fp16", "--variant", "serial"},
                  {"has no variant serial"}});

@@ -62,7 +62,7 @@ int compare(const CompareArguments& arguments, const CommandContext& context) {
       arguments.problem.in_type_of({contenders[0].kernel, contenders[1].kernel}, arguments.problem.problem());
   for (const Contender& contender : contenders) {
     jobs.push_back(plan_job(*contender.kernel, problem,
-                            contender.choices.apply_to(contender.kernel->default_options(problem)),
+                            contender.choices.apply_to(contender.kernel->default_options(problem), problem),
                             directions, machine));
   }
   context.print(describe(jobs.front().problem) + " on " + machine.title + "\n" + warning_lines(jobs, {}));

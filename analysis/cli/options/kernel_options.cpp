@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/cli/options/kernel_options.hpp"
 
+#include <fmt/format.h>
+
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/model/counts/run_summary.hpp"
 #include "analysis/records/tile_table.hpp"
@@ -65,8 +67,8 @@ constexpr KernelChoiceOption kChoices[] = {
        choices.pack_gqa = value == "on";
      }},
     {"query-splits", "N",
-     "share each key tile of the fused backward pass between N CTAs, which divide the query heads of its "
-     "group and then the queries; default: the kernel's choice",
+     "share each key tile of a fused or ordered backward pass between N CTAs, which divide the query heads "
+     "of its group and then the queries; default: the kernel's choice",
      [](KernelChoices& choices, const std::string& field, const std::string& value) {
        choices.query_splits = static_cast<int>(parse_integer_in(field, value, 1, kMaxSplits));
      }},
@@ -97,9 +99,27 @@ void log_choice(const Kernel& kernel, const AttentionProblem& problem, const Pro
   });
 }
 
+/// @throws BadInput where so many CTAs cannot share a kv tile of the backward pass
+void require_shares(const ProgramOptions& options, int query_splits, const AttentionProblem& problem) {
+  const auto refuse = [query_splits](const std::string& allowed) {
+    throw BadInput("query-splits", std::to_string(query_splits), allowed);
+  };
+  if (options.kv_tile_sharers() != query_splits) {
+    refuse(fmt::format("must be 1 with --backward {}: CTAs share key tiles in the orders fused and ordered",
+                       to_string(options.backward)));
+  }
+  const int group = static_cast<int>(problem.group_size()), heads = head_splits_of(query_splits, group),
+            q_tiles = num_m_blocks(problem.band(), options[PassName::dkdvdq].tile);
+  if (query_splits / heads > q_tiles) {
+    refuse(fmt::format(
+        "must leave each CTA a query tile: a key tile is seen by {} query heads of {} query tiles", group,
+        q_tiles));
+  }
+}
+
 }  // namespace
 
-ProgramOptions KernelChoices::apply_to(ProgramOptions options) const {
+ProgramOptions KernelChoices::apply_to(ProgramOptions options, const AttentionProblem& problem) const {
   if (tile) options.set_tile(*tile);
   if (backward) options.backward = *backward;
   if (order) {
@@ -112,7 +132,10 @@ ProgramOptions KernelChoices::apply_to(ProgramOptions options) const {
   if (diagonal_slices) options.diagonal_slices = *diagonal_slices;
   if (splits) options.splits = *splits;
   if (pack_gqa) options.pack_gqa = *pack_gqa;
-  if (query_splits) options.set_query_splits(*query_splits);
+  if (query_splits) {
+    options.set_query_splits(*query_splits);
+    require_shares(options, *query_splits, problem);
+  }
   return options;
 }
 
@@ -159,7 +182,7 @@ ProgramOptions KernelOptions::program_options(const Kernel& kernel, const Attent
 
 ProgramOptions KernelOptions::chosen_options(const Kernel& kernel, const AttentionProblem& problem) const {
   if (choices_.backward) backward_order_of(kernel, std::string(to_string(*choices_.backward)));  // or refuses
-  return choices_.apply_to(kernel.default_options(problem));
+  return choices_.apply_to(kernel.default_options(problem), problem);
 }
 
 ProgramOptions KernelOptions::tuned_options(const Kernel& kernel, const AttentionProblem& problem,

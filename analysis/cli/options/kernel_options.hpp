@@ -27,7 +27,7 @@ struct KernelChoices {
   std::optional<int> query_splits;
 
   /// `options` with the choices in their place.
-  ProgramOptions apply_to(ProgramOptions options) const;
+  ProgramOptions apply_to(ProgramOptions options, const AttentionProblem& problem) const;
 };
 
 /// One of them, which is an option, an axis of sweeps, and a word behind a kernel's name in `compare`.

@@ -20,7 +20,9 @@ struct SweepPoint {
   KernelChoices choices;
 
   /// The kernel's options with the point's choices in their place.
-  ProgramOptions apply_to(ProgramOptions options) const { return choices.apply_to(std::move(options)); }
+  ProgramOptions apply_to(ProgramOptions options) const {
+    return choices.apply_to(std::move(options), problem);
+  }
 };
 
 /// --sweep, which may be repeated. Must outlive the parsing.

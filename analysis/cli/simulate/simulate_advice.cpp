@@ -27,6 +27,8 @@ std::string advised_choice(const RunEntry& run, Direction direction, bool typed)
       fmt::format("{}{}x{}{}{}{}{}", typed ? "--tile " : "", main.tile.block_m, main.tile.block_n,
                   word(" --order "), to_string(run.order.value_or(TileOrder::row_major)), word(" --scan "),
                   to_string(run.scan.value_or(Scan::ascending)));
+  if (typed && main.choices.backward)
+    text += fmt::format(" --backward {}", to_string(*main.choices.backward));
   if (main.choices.query_splits)
     text += fmt::format("{}{}", typed ? " --query-splits " : " query splits ", *main.choices.query_splits);
   return text;
@@ -36,12 +38,10 @@ Row advice_row(const std::string& rank, const RunEntry& run, Direction direction
   const PassRecord total = direction_total(run, direction).value();
   const double bound = bound_seconds(run, direction, machine);
   const auto& predicted = total.predicted;
-  const auto dram = total.simulated
-                        ? std::optional(total.simulated->dram_read_bytes + total.simulated->dram_write_bytes)
-                        : std::nullopt;
+  const auto dram = total.simulated ? std::optional(total.simulated->dram_bytes()) : std::nullopt;
   return {rank,
           advised_choice(run, direction, false),
-          in_bytes(total.closed_form->sm_l2_read_bytes + total.closed_form->sm_l2_write_bytes),
+          in_bytes(total.closed_form->sm_l2_bytes()),
           dram ? in_bytes(*dram) : Cell("-"),
           as_number(format_seconds(bound), bound, "s"),
           predicted ? as_number(format_seconds(predicted->seconds), predicted->seconds, "s")

@@ -38,8 +38,8 @@ struct MovedBytes {
 
 MovedBytes bytes_of(const RunEntry& run, Direction direction) {
   const PassRecord total = direction_total(run, direction).value();
-  MovedBytes bytes{total.closed_form->sm_l2_read_bytes + total.closed_form->sm_l2_write_bytes};
-  if (total.simulated) bytes.dram = total.simulated->dram_read_bytes + total.simulated->dram_write_bytes;
+  MovedBytes bytes{total.closed_form->sm_l2_bytes()};
+  if (total.simulated) bytes.dram = total.simulated->dram_bytes();
   return bytes;
 }
 
@@ -79,8 +79,7 @@ const PassRecord& main_pass(const RunEntry& run) {
 
 Row tuning_row(const RunEntry& run, Direction direction, const std::string& what) {
   const PassRecord total = direction_total(run, direction).value();
-  const auto must = static_cast<double>(total.closed_form->compulsory_read_bytes +
-                                        total.closed_form->compulsory_write_bytes);
+  const auto must = static_cast<double>(total.closed_form->compulsory_bytes());
   const MovedBytes bytes = bytes_of(run, direction);
   const auto ratio = [must](std::int64_t count) { return as_ratio(static_cast<double>(count), must); };
   const PassRecord& main = main_pass(run);

@@ -84,12 +84,12 @@ std::string grid_warning(const SimulateJob& job) {
   }
   if (smallest == nullptr) return "";
   const ClosedFormBytes bytes = closed_form_bytes(*smallest);
-  const KernelWork of_sms{useful_flops(*smallest), bytes.sm_l2_read_bytes + bytes.sm_l2_write_bytes,
-                          std::nullopt, exponentials(*smallest)};
+  const KernelWork of_sms{useful_flops(*smallest), bytes.sm_l2_bytes(), std::nullopt,
+                          exponentials(*smallest)};
   std::vector<Ceiling> ceilings = ceilings_of(with_measured_ceilings(*job.machine),
                                               product_type(job.problem.dtype, job.kernel->math_unit));
   KernelWork of_all = of_sms;
-  of_all.dram_bytes = bytes.compulsory_read_bytes + bytes.compulsory_write_bytes;
+  of_all.dram_bytes = bytes.compulsory_bytes();
   const Roofline all = roofline(of_all, ceilings);
   for (Ceiling& ceiling : ceilings) {
     ceiling.per_second *= static_cast<double>(smallest->num_ctas()) / static_cast<double>(sms);

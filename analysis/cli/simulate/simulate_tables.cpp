@@ -21,16 +21,9 @@
 namespace tilescope::cli {
 namespace {
 
-double sm_l2_bytes(const PassRecord& pass) {
-  return static_cast<double>(pass.closed_form->sm_l2_read_bytes + pass.closed_form->sm_l2_write_bytes);
-}
-double must_move(const PassRecord& pass) {
-  return static_cast<double>(pass.closed_form->compulsory_read_bytes +
-                             pass.closed_form->compulsory_write_bytes);
-}
-double dram_bytes(const PassRecord& pass) {
-  return static_cast<double>(pass.simulated->dram_read_bytes + pass.simulated->dram_write_bytes);
-}
+double sm_l2_bytes(const PassRecord& pass) { return static_cast<double>(pass.closed_form->sm_l2_bytes()); }
+double must_move(const PassRecord& pass) { return static_cast<double>(pass.closed_form->compulsory_bytes()); }
+double dram_bytes(const PassRecord& pass) { return static_cast<double>(pass.simulated->dram_bytes()); }
 
 using CellOf = std::function<Cell(const PassRecord&)>;
 

@@ -2,6 +2,8 @@
 #include "analysis/model/advice/advice.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <tuple>
 
 #include "analysis/model/counts/direction_total.hpp"
 #include "analysis/model/counts/roofline.hpp"
@@ -71,8 +73,8 @@ double bound_seconds(const RunEntry& run, Direction direction, const Machine& ma
   KernelWork work;
   work.flops = total.flops;
   work.exponentials = total.exponentials;
-  work.sm_l2_bytes = total.closed_form->sm_l2_read_bytes + total.closed_form->sm_l2_write_bytes;
-  if (total.simulated) work.dram_bytes = total.simulated->dram_read_bytes + total.simulated->dram_write_bytes;
+  work.sm_l2_bytes = total.closed_form->sm_l2_bytes();
+  if (total.simulated) work.dram_bytes = total.simulated->dram_bytes();
   const auto ceilings =
       ceilings_of(with_measured_ceilings(machine), product_type(run.problem.dtype, run.math_unit));
   return roofline(work, ceilings).least_seconds.value_or(0);
@@ -113,7 +115,15 @@ Advice advise(const Kernel& kernel, const AttentionProblem& problem, Direction d
       return !direction_total(tried.run, direction).value().predicted;
     });
   }
-  const auto sooner = [](const Tried& a, const Tried& b) { return a.seconds < b.seconds; };
+  // Of choices that are done at the same time, the one that moves less comes first. What adds the same clocks
+  // in another order differs in the last digits.
+  const auto rank = [direction](const Tried& tried) {
+    constexpr double kSame = 1e-6;
+    const PassRecord total = direction_total(tried.run, direction).value();
+    return std::tuple(std::llround(std::log(tried.seconds) / kSame),
+                      total.simulated ? total.simulated->dram_bytes() : 0, total.closed_form->sm_l2_bytes());
+  };
+  const auto sooner = [&rank](const Tried& a, const Tried& b) { return rank(a) < rank(b); };
   std::stable_sort(all.begin() + 1, all.end(), sooner);  // the own choice stays in front
   if (all.size() > kReplayed) all.resize(kReplayed);
   if (how.replay) {

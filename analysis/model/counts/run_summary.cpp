@@ -50,8 +50,7 @@ void set_totals(RunSummary& summary, const PassRecord& total) {
 void set_tile_and_machine(RunSummary& summary) {
   std::int64_t most = -1;
   for (const PassRecord* pass : summary.passes) {
-    const std::int64_t bytes =
-        pass->closed_form ? pass->closed_form->sm_l2_read_bytes + pass->closed_form->sm_l2_write_bytes : 0;
+    const std::int64_t bytes = pass->closed_form ? pass->closed_form->sm_l2_bytes() : 0;
     if (bytes > most) {
       most = bytes;
       summary.tile = pass->tile;
@@ -107,6 +106,10 @@ std::string choices_of(const RunEntry& run, const std::vector<const PassRecord*>
     choices.push_back(fmt::format("{} diagonal slices", slices));
   if (const auto& splits = passes.front()->choices.splits) choices.push_back("splits " + to_string(*splits));
   if (passes.front()->choices.pack_gqa) choices.emplace_back("packed heads");
+  for (const PassRecord* pass : passes) {
+    if (const auto& splits = pass->choices.query_splits)
+      choices.push_back(fmt::format("{} query splits", *splits));
+  }
   if (const auto& sums = passes.front()->choices.fp8_sums) choices.push_back(*sums + " sums");
   if (const auto& variant = passes.front()->choices.variant) choices.push_back(*variant);
   if (std::any_of(passes.begin(), passes.end(),

@@ -74,7 +74,7 @@ MaskRule parse_mask(const std::string& field, const std::string& text) {
     if ((row && !model.by_rows) || (!empty_row && (!number || *number < 0))) {
       throw BadInput(field, "'" + text + "'",
                      "must be " + std::string(model.form) +
-                         ", numbers of 0 and above, as in 512 or 4k; --causal and --window stand beside it");
+                         ", in whole numbers, as in 512 or 4k; --causal and --window stand beside it");
     }
     if (row) rule.numbers.push_back(kNextRow);
     if (!empty_row) rule.numbers.push_back(*number);

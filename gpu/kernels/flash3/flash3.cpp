@@ -42,6 +42,16 @@ DqStart dq_start(const AttentionProblem& problem, const ProgramOptions& options)
              : DqStart::cleared;
 }
 
+/// What instances with tables of a mask and with modifiers of scores lack: behind "not", or nothing.
+std::string beyond_plain_instances(const AttentionProblem& problem, const ProgramOptions& options) {
+  if (is_fp8(problem.dtype)) return "in fp8";
+  if (flash3_has_values(problem)) return "with head_dim_v other than head_dim";
+  if (options.splits.kind != SplitPolicy::Kind::none) return "with split keys";
+  if (options.pack_gqa) return "with packed heads";
+  if (options.variant != Variant::own) return "in a variant";
+  return "";
+}
+
 }  // namespace
 
 bool Flash3::short_rows(const AttentionProblem& problem) {
@@ -143,16 +153,14 @@ std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const P
            "192 "
            "and head_dim_v 72 to 128";
   }
-  // What instances of tables and of modifiers have not.
-  const bool beyond_instances = is_fp8(problem.dtype) || flash3_has_values(problem) || splits ||
-                                options.pack_gqa || options.variant != Variant::own;
-  if (flash3_has_tables(problem) && (beyond_instances || problem.head_dim > kFlash3TablesHeadDim)) {
-    return "has masks beside causal and windows in 16 bits up to head_dim 128 alone, with values of as many "
-           "columns, keys whole and heads unpacked";
+  const std::string beyond = beyond_plain_instances(problem, options);
+  if (flash3_has_tables(problem) && !beyond.empty())
+    return "has masks beside causal and windows, but not " + beyond;
+  if (flash3_has_tables(problem) && problem.head_dim > kFlash3TablesHeadDim) {
+    return "has masks beside causal and windows up to head_dim " + std::to_string(kFlash3TablesHeadDim) +
+           ", not at " + std::to_string(problem.head_dim);
   }
-  if (flash3_has_mods(problem) && beyond_instances) {
-    return "modifies scores in 16 bits alone, with values of as many columns, keys whole and heads unpacked";
-  }
+  if (flash3_has_mods(problem) && !beyond.empty()) return "modifies scores, but not " + beyond;
   if (is_fp8(problem.dtype) && (splits || options.pack_gqa)) {
     return "splits keys and packs heads of 16-bit types alone";
   }

@@ -82,7 +82,7 @@ TEST_CASE("a step that is advised moves what was said, by the closed form of the
   program.grid.num_blocks = program.num_blocks();
   const ClosedFormBytes bytes = closed_form_bytes(program);
   const std::int64_t left = answer.left_over.total();
-  CHECK(answer.next_steps[0].bytes_then == bytes.sm_l2_read_bytes + bytes.sm_l2_write_bytes + left);
+  CHECK(answer.next_steps[0].bytes_then == bytes.sm_l2_bytes() + left);
 }
 
 TEST_CASE("kernels that are no attention have bytes and a ceiling, and must move what is said") {

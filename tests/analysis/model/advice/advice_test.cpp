@@ -67,6 +67,20 @@ TEST_CASE("a kernel of unknown structure is ranked by its bound") {
         bound_seconds(advice.own, Direction::forward, machine));
 }
 
+TEST_CASE("of choices that take the same time, the one that moves less is the best") {
+  ProgramOptions own = find_kernel("cpu:flash2").default_options(causal_problem());
+  own.set_tile(Direction::forward, {64, 64});  // limited by the arithmetic, as larger tiles are
+  const Machine machine = load_machine("h200");
+  const Advice advice = advice_for("cpu:flash2", own, machine);
+  CHECK(bound_seconds(advice.best.front(), Direction::forward, machine) ==
+        doctest::Approx(bound_seconds(advice.own, Direction::forward, machine)));
+  const auto moved = [](const RunEntry& run) {
+    return direction_total(run, Direction::forward).value().closed_form->sm_l2_bytes();
+  };
+  CHECK(moved(advice.best[0]) <= moved(advice.best[1]));
+  CHECK(moved(advice.best[0]) < moved(advice.own));
+}
+
 TEST_CASE("K and V fit the L2 by their bytes") {
   Machine machine = load_machine("h200");
   machine.l2_effective_bytes.value = 3 * 2048 * 64 * 2;  // one and a half heads
