@@ -36,6 +36,10 @@ _PROBLEM_FIELDS = (
 _RARE_FIELDS = (
     "mask", "descale_q", "descale_k", "descale_v", "descale_block", "head_dim_v", "page_size", "kv_dtype", "shared_kv", *SCORE_MODS,
 )  # fmt: skip  # columns where a run has them
+_RUN_CHOICES = ("order", "scan", "pages", "inputs", "l2")
+_PASS_CHOICES = (
+    "diagonal_slices", "fp8_sums", "variant", "backward", "warps", "stages", "dq_start", "splits", "query_splits", "pack_gqa",
+)  # fmt: skip  # columns where a pass was told otherwise than its kernel would
 
 
 def _unit(metric: str) -> str:
@@ -216,7 +220,13 @@ def _varying(rows: list[dict[str, Any]]) -> list[str]:
         values = tuple(row.get(field) for row in rows)
         if len(set(values)) > 1:
             columns.setdefault(values, field)
-    return list(columns.values())
+    return [*columns.values(), *filter(lambda choice: _is_varied(rows, choice), (*_RUN_CHOICES, *_PASS_CHOICES))]
+
+
+def _is_varied(rows: list[dict[str, Any]], choice: str) -> bool:
+    """Whether a pass of one kernel stands in several rows that were told different choices."""
+    told: dict[tuple[Any, ...], Any] = {}
+    return any(told.setdefault((row.get("kernel"), row.get("pass")), row.get(choice)) != row.get(choice) for row in rows)
 
 
 def _range(sizes: tuple[int, ...]) -> str:
@@ -269,9 +279,7 @@ def _gpu_rows(run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _run_rows(run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     shared = {**_problem_of(run), "kernel": run["kernel"]}
-    for key in ("order", "scan", "pages", "inputs", "l2"):
-        if key in run:
-            shared[key] = run[key]
+    shared |= {key: run[key] for key in _RUN_CHOICES if key in run}
     for entry in run["passes"]:
         tile = entry.get("tile", {})
         row = {
@@ -280,6 +288,7 @@ def _run_rows(run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "block_n": tile.get("block_n"),
             "pass": entry["name"],
             "direction": entry["direction"],
+            **{key: entry[key] for key in _PASS_CHOICES if key in entry},
         }
         row.update(_numbers("", {key: entry[key] for key in ("flops", "executed_flops") if key in entry}))
         for account in _ACCOUNTS:

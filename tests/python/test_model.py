@@ -477,6 +477,10 @@ def test_advice_is_the_best_choice_the_runner_up_and_the_kernels_own():
     forward = [row for row in advice.rows() if row["pass"] == "forward"]
     times = [row["predicted.time_s"] for row in forward]
     assert len(times) == 3 and times[0] <= times[1] and times[0] <= times[2]
+    best, runner_up = ([row.get(choice) for choice in ("block_m", "block_n", "order", "scan")] for row in forward[:2])
+    assert best != runner_up
+    for choice, one, other in zip(("order", "scan"), best[2:], runner_up[2:]):
+        assert one == other or choice in str(advice).split()
     with pytest.raises(ts.UnknownName):
         ts.advise(problem, kernel="gpu:flash9")
 
