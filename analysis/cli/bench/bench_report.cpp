@@ -51,6 +51,15 @@ std::string passes_text(const PassRecord& pass) {
   return text;
 }
 
+/// A run of the case, with the orders that the kernel would not take by itself.
+RunEntry timed_entry(const BenchmarkCase& c) {
+  RunEntry run = entry_of(*c.kernel, c.problem);
+  const ProgramOptions own = c.kernel->default_options(c.problem);
+  if (c.options.order != own.order) run.order = c.options.order;
+  if (c.options.scan != own.scan) run.scan = c.options.scan;
+  return run;
+}
+
 /// To the run of that kernel and problem that lacks the direction; the same on other tiles is another run.
 const RunEntry& add_pass(std::vector<RunEntry>& runs, const RunEntry& ran, PassRecord pass) {
   const auto same = [&](const RunEntry& run) {
@@ -155,7 +164,7 @@ BenchReport cpu_report(const std::vector<BenchmarkCase>& cases, const BenchmarkR
     add_row(passes_text(pass), tile_text(pass), pass.time->median_s, noise_cell(*pass.time),
             static_cast<double>(useful_flops(c.problem, c.direction)) / pass.time->median_s);
     if (product_rate) pass.counters["sgemm_flops_per_second"] = *product_rate;
-    const auto sum = sum_of(add_pass(report.runs, entry_of(*c.kernel, c.problem), std::move(pass)));
+    const auto sum = sum_of(add_pass(report.runs, timed_entry(c), std::move(pass)));
     if (sum) add_row(sum->what(), "", sum->median_s, "", sum->useful_flops_per_second);
   }
   report.text = Table{rows};
@@ -191,7 +200,7 @@ BenchReport device_report(const std::vector<BenchmarkCase>& cases, const DeviceB
       });
     }
     pass.time->sm_clock_hz = times.sm_clock_hz;
-    add_device_pass(rows, report.runs, entry_of(*c.kernel, c.problem), std::move(pass));
+    add_device_pass(rows, report.runs, timed_entry(c), std::move(pass));
     const bool group_ends =
         i + 1 == cases.size() || cases[i + 1].problem != c.problem || cases[i + 1].direction != c.direction;
     if (!group_ends) continue;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analysis/model/time/closed_network.hpp"
+#include "analysis/model/time/turns.hpp"
 #include "profiler/timing/timed_samples.hpp"
 
 namespace tilescope {
@@ -181,7 +182,9 @@ std::optional<PredictedTime> predicted_time(const Kernel& kernel, const TileProg
     const auto clocks = cta_clocks(kernel, program, machine, running);
     if (!clocks) return std::nullopt;
     const std::vector<BlockSteps> steps = steps_of_ctas(program, *clocks);
-    const double all = clocks->once + end_of_ctas(steps, running, *clocks, program.hand_out());
+    const double all =
+        clocks->once + (program.ordered ? end_in_turn(program, running, *clocks)
+                                        : end_of_ctas(steps, running, *clocks, program.hand_out()));
     double multiplied = 0;
     for (const BlockSteps& of_cta : steps) multiplied += clocks->multiplied * of_cta.computed;
     // Before each launch that is timed cold, a sweep reads several times the L2, while tensor cores rest.

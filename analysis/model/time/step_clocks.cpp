@@ -217,13 +217,17 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   // Rows that are not there raise no maximum that is kept.
   clocks.masks_keys_alone = work.keeps_maxima;
 
+  clocks.added = work.adds_apart ? crossing.clocks_of_pairs(of_l2) : clocks.step.out;
+  clocks.seen = 2 * kLatency;  // the sums are there; and then so is the count
+
   const double first_bytes =
       crossing.loaded + bytes_of(program, program.init).loaded + bytes_of(program, program.prologue).loaded;
   const CrossingBytes last = bytes_of(program, program.epilogue);
   // A step that others follow before it is done ends so much behind its turn.
   clocks.begin = clocks.between * (work.in_flight - 1);
   const double arrives = kLatency + first_bytes / in_rate;
-  const double leaves = kLatency + std::max(last.clocks_out(), last.in_l2() / of_l2);
+  const double leaves = kLatency + (work.ends_in_pairs ? last.clocks_of_pairs(of_l2)
+                                                       : std::max(last.clocks_out(), last.in_l2() / of_l2));
   if (!work.ahead) {
     clocks.begin += arrives;
     clocks.end = leaves;

@@ -193,8 +193,7 @@ LaunchShape Flash3::launch_shape(const TileProgram& program) {
 }
 
 WarpWork Flash3::warp_work(const TileProgram& program) {
-  // Products of fp8 are summed twice, and who keeps an order waits for others' turns.
-  if (is_fp8(program.problem.dtype) || program.ordered) return {};
+  if (is_fp8(program.problem.dtype)) return {};  // their products are summed twice
   constexpr int kRows = 64;  // of a WGMMA
   if (program.name == PassName::forward) {
     const Flash3ForwardShape shape = forward_shape(program.problem, program.tile);
@@ -220,6 +219,7 @@ WarpWork Flash3::warp_work(const TileProgram& program) {
       .warps = shape.warps(),
       .waits = 3,
       .exchanged_bytes = scores * kScoreBytes,
+      .ends_in_pairs = program.query_splits() > 1,
       .products = {{kRows, queries, dim}, {kRows, queries, dim}, {kRows, 0, dim}, {kRows, 0, dim}, dq}};
   if (shape.split != Flash3Split::keys) {  // and for P, and a place to put it, too
     work.waits += 2;

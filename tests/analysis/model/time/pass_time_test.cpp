@@ -198,4 +198,12 @@ TEST_CASE("the problems that the model was made with are predicted as it says") 
   }
 }
 
+TEST_CASE("ordered passes of drawn problems are predicted as it says, their waits among what they take") {
+  const std::vector<double> misses = misses_of(
+      std::string(TILESCOPE_SOURCE_DIR) + "/reports/drawn/h200-ordered-1795779727.json.gz", "gpu:flash3");
+  REQUIRE(misses.size() == 40);
+  CHECK(misses[misses.size() / 2] < 0.09);
+  CHECK(misses[misses.size() * 9 / 10] < 0.27);  // 0.21 with the replay's DRAM bytes
+}
+
 }  // namespace tilescope

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/model/time/turns.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <vector>
+
+namespace tilescope {
+namespace {
+
+/// When each sum was last added to, by tile of a head.
+class LastAdded {
+ public:
+  LastAdded(std::int64_t heads, int tiles)
+      : tiles_(tiles), clocks_(static_cast<std::size_t>(heads) * static_cast<std::size_t>(tiles)) {}
+  double& of(std::int64_t head, int tile) { return clocks_[static_cast<std::size_t>(head * tiles_ + tile)]; }
+
+ private:
+  std::int64_t tiles_;
+  std::vector<double> clocks_;
+};
+
+/// The steps of one CTA that begins its first one at `now`, and when it has made the last.
+class OrderedCtas {
+ public:
+  OrderedCtas(const TileProgram& program, const CtaClocks& clocks)
+      : program_(program),
+        clocks_(clocks),
+        dq_(program.problem.batch * program.problem.heads,
+            num_m_blocks(program.problem.band(), program.tile)),
+        dk_(program.problem.batch * program.problem.heads_kv, program.num_blocks()),
+        dv_(dk_) {}
+
+  double end_of(const CtaWork& work, double now) {
+    const int block = work.first_block;
+    const TileRuns tiles = program_.inner_tiles(work, block);
+    if (tiles.empty()) return now;
+    now += clocks_.begin;
+    double sent = now;  // what the step before has computed, which makes room for more
+    for (int head = work.first_head; head < work.end_head; ++head) {
+      for (int step = 0; step < tiles.count(); ++step) {
+        const int q_tile = program_.inner_tile(work, tiles, block, step);
+        now = std::max(now + clocks_.between + (is_full(tiles, q_tile) ? 0 : clocks_.masked), sent);
+        double& before = dq_.of(work.batch * program_.problem.heads + head, q_tile);
+        const double turn = before > 0 ? before + clocks_.seen : 0;
+        before = sent = std::max(now, turn) + rows_share(q_tile) * clocks_.added;
+      }
+    }
+    if (program_.query_splits() == 1) return sent + clocks_.end;
+    for (LastAdded* sums : {&dk_, &dv_}) {
+      double& before = sums->of(work.batch * program_.problem.heads_kv + work.kv_head, block);
+      const double turn = before > 0 ? before + clocks_.seen : 0;
+      before = sent = std::max(sent, turn) + clocks_.end / 2;
+    }
+    return sent;
+  }
+
+ private:
+  /// Of a tile's rows, those that there are.
+  double rows_share(int q_tile) const {
+    const double rows = program_.tile.block_m;
+    return std::min(1.0, static_cast<double>(program_.problem.seqlen_q) / rows - q_tile);
+  }
+  static bool is_full(const TileRuns& tiles, int tile) {
+    return std::ranges::any_of(tiles.runs(), [tile](const TileRange& range) {
+      return range.full_begin <= tile && tile < range.full_end;
+    });
+  }
+
+  const TileProgram& program_;
+  const CtaClocks& clocks_;
+  LastAdded dq_, dk_, dv_;
+};
+
+}  // namespace
+
+double end_in_turn(const TileProgram& program, std::int64_t slots, const CtaClocks& clocks) {
+  OrderedCtas ctas(program, clocks);
+  // In the order in which they are issued: those in front have been.
+  std::priority_queue<double, std::vector<double>, std::greater<>> free;
+  for (std::int64_t slot = 0; slot < slots; ++slot) free.push(0);
+  double last = 0;
+  for (std::int64_t cta = 0; cta < program.num_ctas(); ++cta) {
+    const double end = ctas.end_of(program.work(cta), free.top());
+    free.pop();
+    free.push(end);
+    last = std::max(last, end);
+  }
+  return last;
+}
+
+}  // namespace tilescope
