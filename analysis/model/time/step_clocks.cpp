@@ -217,7 +217,7 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   // Rows that are not there raise no maximum that is kept.
   clocks.masks_keys_alone = work.keeps_maxima;
 
-  clocks.added = work.adds_apart ? crossing.clocks_of_pairs(of_l2) : clocks.step.out;
+  clocks.added = clocks.step.out;
   clocks.seen = 2 * kLatency;  // the sums are there; and then so is the count
 
   const double first_bytes =

@@ -35,13 +35,14 @@ class OrderedCtas {
   double end_of(const CtaWork& work, double now) {
     const int block = work.first_block;
     const TileRuns tiles = program_.inner_tiles(work, block);
-    if (tiles.empty()) return now;
+    if (tiles.empty()) return now + clocks_.end;  // of zeros
     now += clocks_.begin;
     double sent = now;  // what the step before has computed, which makes room for more
     for (int head = work.first_head; head < work.end_head; ++head) {
       for (int step = 0; step < tiles.count(); ++step) {
         const int q_tile = program_.inner_tile(work, tiles, block, step);
-        now = std::max(now + clocks_.between + (is_full(tiles, q_tile) ? 0 : clocks_.masked), sent);
+        const double made = clocks_.between + (is_full(tiles, q_tile) ? 0 : clocks_.masked);
+        now = std::max(now + made, sent);
         double& before = dq_.of(work.batch * program_.problem.heads + head, q_tile);
         const double turn = before > 0 ? before + clocks_.seen : 0;
         before = sent = std::max(now, turn) + rows_share(q_tile) * clocks_.added;
