@@ -67,9 +67,9 @@ double compiled_head_dim(const Kernel& kernel, std::int64_t head_dim) {
 
 /// Of a step's products.
 struct ProductClocks {
-  double volume = 0;             // products of two numbers
-  double tensor = 0, first = 0;  // clocks of the tensor cores, of the first product alone
-  double operands = 0;           // clocks of shared memory
+  double volume = 0;    // products of two numbers
+  double tensor = 0;    // clocks of the tensor cores
+  double operands = 0;  // clocks of shared memory
 };
 
 /// A WGMMA takes as long as its operands do, where these take longer. Source:
@@ -86,73 +86,24 @@ ProductClocks clocks_of_products(const Kernel& kernel, const WarpWork& work, dou
                              (1.0 / part.rows + (part.cols > 0 ? 1.0 / part.cols : 0.0)) /
                              kSharedBytesPerClock;
     const double multiplied = 2 * volume / machine.tensor_flops_per_clock();
-    const double taken = by_wgmma ? std::max(multiplied, delivered) : multiplied / unit_share;
     clocks.volume += volume;
     clocks.operands += delivered;
-    if (clocks.tensor == 0) clocks.first = taken;
-    clocks.tensor += taken;
+    clocks.tensor += by_wgmma ? std::max(multiplied, delivered) : multiplied / unit_share;
   }
   return clocks;
 }
 
-/// Whether warpgroups have a part each of the keys of a tile, forward. They wait for the same tile and begin
-/// it together: all multiply, and then all have scores.
-bool shares_keys(const Kernel& kernel, const TileProgram& program, const WarpWork& work) {
-  const int keys = work.products.front().cols;
-  return kernel.math_unit == MathUnit::wgmma && program.name == PassName::forward && keys > 0 &&
-         keys < program.tile.block_n;
-}
-
-/// How a step's warps share an SM.
-class StepRates {
- public:
-  StepRates(const Kernel& kernel, const TileProgram& program, const WarpWork& work, const UnitClocks& step,
-            const ProductClocks& products, double apart)
-      : step_(step), apart_(apart), in_flight_(work.in_flight) {
-    constexpr int kQuartersOfSm = 4;
-    groups_ = std::max(1.0, static_cast<double>(work.warps) / kQuartersOfSm);
-    if (!shares_keys(kernel, program, work)) return;
-    // Scores of all; then what is made of them, beside the products with V of the tile before.
-    first_ = products.first;
-    others_ = products.tensor - products.first;
-  }
-  /// From a step of a CTA to the next while so many CTAs share the SM.
-  double between(int ctas_per_sm, double masked) const {
-    const int workers = static_cast<int>(std::lround(groups_ * ctas_per_sm)) * in_flight_;
-    return ctas_per_sm *
-           std::max(groups_ / group_rate(step_, masked, groups_, apart_, workers), together(masked));
-  }
-  /// Of a group of warps that has the SM to itself.
-  double alone(double masked) const {
-    return std::max(1 / group_rate(step_, masked, groups_, apart_, in_flight_), together(masked));
-  }
-
- private:
-  double together(double masked) const {
-    return first_ > 0 ? first_ + std::max(others_, step_.arithmetic + masked) + apart_ : 0;
-  }
-  UnitClocks step_;
-  double apart_, groups_ = 1, first_ = 0, others_ = 0;
-  int in_flight_;
-};
-
 /// What a CTA waits for before its first step and behind its last one.
+/// @param loaded  bytes of a step; in_rate  bytes a clock into an SM; of_l2  its share of the L2's rate
 void add_ends(CtaClocks& clocks, const TileProgram& program, const WarpWork& work, double loaded,
-              double looked_up, double of_l2, int ctas_per_sm) {
-  CrossingBytes first = bytes_of(program, program.init);
-  first += bytes_of(program, program.prologue);
-  const double first_bytes = loaded + first.loaded;
+              double in_rate, double of_l2) {
+  const double first_bytes =
+      loaded + bytes_of(program, program.init).loaded + bytes_of(program, program.prologue).loaded;
   const CrossingBytes last = bytes_of(program, program.epilogue);
-  // CTAs begin and end at any time while others compute, and find L2 as busy as those keep it; all together
-  // only at the beginning of the launch.
-  const double busy = std::min(1.0, ctas_per_sm * clocks.step.l2 / clocks.between);
-  const double together = first_bytes / std::min(kInBytesPerClock, of_l2 / looked_up);
-  const double apart = first_bytes / std::min(kInBytesPerClock, of_l2 / looked_up / busy);
-  const double arrives = kLatency + apart;
-  const double leaves = kLatency + std::max(last.clocks_out(), busy * last.in_l2() / of_l2);
   // A step that others follow before it is done ends so much behind its turn.
   clocks.begin = clocks.between * (work.in_flight - 1);
-  clocks.once = together - apart;
+  const double arrives = kLatency + first_bytes / in_rate;
+  const double leaves = kLatency + std::max(last.clocks_out(), last.in_l2() / of_l2);
   if (!work.ahead) {
     clocks.begin += arrives;
     clocks.end = leaves;
@@ -160,7 +111,7 @@ void add_ends(CtaClocks& clocks, const TileProgram& program, const WarpWork& wor
   if (program.hand_out() == HandOut::to_who_retires) {
     clocks.begin += kBetweenCtas + kUntilAsked;
   } else {
-    clocks.once += kUntilAsked + (work.ahead ? arrives + leaves : 0);
+    clocks.once = kUntilAsked + (work.ahead ? arrives + leaves : 0);
   }
 }
 
@@ -201,24 +152,33 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
                         (by_wgmma ? 2 * (crossing.added + crossing.stored) : 0)) /
                        kSharedBytesPerClock;
   (by_wgmma ? clocks.step.operands : clocks.step.shared) += products.operands;
-  clocks.step.in = crossing.loaded / std::min(kInBytesPerClock, of_l2 / crossing.looked_up);
+  const double in_rate = std::min(kInBytesPerClock, of_l2 / crossing.looked_up);
+  clocks.step.in = crossing.loaded / in_rate;
   clocks.step.out = crossing.clocks_out();
   clocks.step.l2 = crossing.in_l2() / of_l2;
 
+  constexpr int kQuartersOfSm = 4;
+  const double groups = std::max(1.0, static_cast<double>(work.warps) / kQuartersOfSm);
+  const int workers = static_cast<int>(std::lround(groups * ctas_per_sm)) * work.in_flight;
   const double mask = clocks_of_mask(program, scores, work, compiled);
   const double apart = kClocksOfWait * work.waits + (work.adds_apart ? crossing.clocks_of_pairs(of_l2) : 0);
-  const StepRates rates(kernel, program, work, clocks.step, products, apart);
   clocks.loaded = ctas_per_sm * clocks.step.in;
   const double least = std::max(clocks.loaded, ctas_per_sm * std::max(clocks.step.out, clocks.step.l2));
-  clocks.between = std::max(least, rates.between(ctas_per_sm, 0));
-  clocks.masked = std::max(least, rates.between(ctas_per_sm, mask)) - clocks.between;
-  clocks.alone = rates.alone(0);
-  clocks.masked_alone = rates.alone(mask) - clocks.alone;
+  const auto full = [&](double masked) {
+    return std::max(least, groups * ctas_per_sm / group_rate(clocks.step, masked, groups, apart, workers));
+  };
+  const auto alone = [&](double masked) {
+    return 1 / group_rate(clocks.step, masked, groups, apart, work.in_flight);
+  };
+  clocks.between = full(0);
+  clocks.masked = full(mask) - clocks.between;
+  clocks.alone = alone(0);
+  clocks.masked_alone = alone(mask) - clocks.alone;
   clocks.multiplied = 2 * products.volume / flops_per_clock;
   clocks.skipping_rows = work.skipping_rows;
   // Rows that are not there raise no maximum that is kept.
   clocks.masks_keys_alone = work.keeps_maxima;
-  add_ends(clocks, program, work, crossing.loaded, crossing.looked_up, of_l2, ctas_per_sm);
+  add_ends(clocks, program, work, crossing.loaded, in_rate, of_l2);
   return clocks;
 }
 
