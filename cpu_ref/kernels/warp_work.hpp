@@ -26,7 +26,6 @@ struct WarpWork {
   int waits = 1;              // a tile: how often a warp waits for what others did, loading ones among them
   std::int64_t exchanged_bytes = 0;        // a tile, that warps leave in shared memory for others
   bool adds_apart = false;                 // threads add sums in memory, in pairs, beside no product
-  bool ends_in_pairs = false;              // likewise, what a CTA ends with
   std::vector<ProductPart> products = {};  // of a visited tile, one each
 };
 

@@ -10,7 +10,6 @@
 
 #include "analysis/model/time/closed_network.hpp"
 #include "analysis/model/time/turns.hpp"
-#include "profiler/timing/timed_samples.hpp"
 
 namespace tilescope {
 namespace {
@@ -187,14 +186,11 @@ std::optional<PredictedTime> predicted_time(const Kernel& kernel, const TileProg
                                         : end_of_ctas(steps, running, *clocks, program.hand_out()));
     double multiplied = 0;
     for (const BlockSteps& of_cta : steps) multiplied += clocks->multiplied * of_cta.computed;
-    // Before each launch that is timed cold, a sweep reads several times the L2, while tensor cores rest.
-    const double swept = kSweptL2Multiples * static_cast<double>(machine.l2_bytes.value) /
-                         machine.dram_bytes_per_second.value * machine.boost_hz();
-    time.sm_clock_hz = machine.clock_at(multiplied / (static_cast<double>(sms) * (all + swept)));
-    // Two tiles of a stream come while one is computed.
-    constexpr int kTilesUnderWay = 3;
+    time.sm_clock_hz = machine.clock_at(multiplied / (static_cast<double>(sms) * all));
+    // Two tiles of each stream come while one is computed: forward K and V by themselves, else pairs.
+    const int under_way = program.name == PassName::forward ? 5 : 3;
     const double computing = std::max(l2_seconds, all / time.sm_clock_hz);
-    seconds = 1 / steps_per_clock({dram_seconds, computing}, 0, kTilesUnderWay);
+    seconds = 1 / steps_per_clock({dram_seconds, computing}, 0, under_way);
   }
   const double launch = launch_of(kernel, program, machine, follows);
   time.seconds = seconds + launch;

@@ -3,11 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <utility>
 #include <vector>
 
 #include "analysis/model/time/closed_network.hpp"
+#include "analysis/model/time/crossing_bytes.hpp"
 
 namespace tilescope {
 namespace {
@@ -18,21 +17,12 @@ namespace {
 constexpr double kFp32PerClock = 128, kComparedPerClock = 64;
 // Source: the same guide, 'Shared Memory': 32 banks of 32 bits.
 constexpr double kSharedBytesPerClock = 128;
-// What an SM takes in and lets out at most by copies of 32 KiB and more, where few of them share the L2's
-// rate; and what an added or a stored byte costs the L2 where all do, of a byte that is read. Source:
-// measured on an H200 by copies of bytes alone, reports/prediction/costs-h200.json.gz: from L2 65536 bytes
-// more take 608 to 614 clocks; until 1 MiB is read for additions 26.5 to 26.9 a clock, for stores 33.2
-// to 33.6; all SMs at once read 35.9 a clock each, add 16.9 and store 21.2.
-constexpr double kInBytesPerClock = 107, kAddedBytesPerClock = 26.7, kStoredBytesPerClock = 33.3;
-constexpr double kAddedCost = 2.12, kStoredCost = 1.69;
-// Likewise where threads add pairs of sums, four lanes a row: 16.2 clocks for 256 bytes on one SM, 28.3 on
-// all.
-constexpr double kPairsPerClock = 15.8, kPairsCost = 3.96;
 // Source: gpu/kernels/flash3/NOTES.md, by clock: 130 of a barrier that is complete and 90 until the first
 // WGMMA and from the last; until a CTA asks for its first tile; from its end until the next one begins.
 constexpr double kClocksOfWait = 130 + 90, kUntilAsked = 1100, kBetweenCtas = 540;
-// Assumed: a wait for memory beyond the time that the bytes take, between an L2 hit and a miss.
-constexpr double kLatency = 600;
+// A wait for memory beyond the time that the bytes take. Source: reports/prediction/costs-h200.json.gz, one
+// copy of up to 4 KiB that L2 holds, on one SM and on all.
+constexpr double kLatency = 959;
 
 // A masked score is compared with its row's first and last key, selected and, forward, given the scale's
 // sign. Source: SASS of sm90::mask_scores() and mask_transposed() for 64 scores a thread, sm_90a, CUDA 13.0:
@@ -59,70 +49,6 @@ double clocks_of_mask(const TileProgram& program, double scores, const WarpWork&
          rescaled;
 }
 
-bool is_added(const Operand& operand) {
-  return operand.kind == AccessKind::reduce || operand.kind == AccessKind::store_then_reduce;
-}
-
-/// Bytes of full tiles that cross from L2 to the SM, and back, added or stored.
-struct CrossingBytes {
-  double loaded = 0, added = 0, stored = 0;
-  double looked_up = 1;  // in L2, of what is loaded
-
-  /// Until threads have added them, pair by pair.
-  double clocks_of_pairs(double of_l2) const {
-    return std::max(added / kPairsPerClock, kPairsCost * added / of_l2);
-  }
-  double clocks_out() const { return added / kAddedBytesPerClock + stored / kStoredBytesPerClock; }
-  /// As many bytes that are read would keep L2 busy as long.
-  double in_l2() const { return looked_up * loaded + kAddedCost * added + kStoredCost * stored; }
-};
-CrossingBytes& operator+=(CrossingBytes& sum, const CrossingBytes& other) {
-  sum.loaded += other.loaded;
-  sum.added += other.added;
-  sum.stored += other.stored;
-  return sum;
-}
-
-CrossingBytes bytes_of(const TileProgram& program, const std::vector<Operand>& operands) {
-  CrossingBytes bytes;
-  for (const Operand& operand : operands) {
-    const auto of_tile = static_cast<double>(program.tile_bytes(operand.tensor));
-    if (operand.kind != AccessKind::load) {
-      (is_added(operand) ? bytes.added : bytes.stored) += of_tile;
-      continue;
-    }
-    const std::int64_t rows =
-        program.extent(operand.tensor).cut_by_n() ? program.tile.block_n : program.tile.block_m;
-    bytes.loaded += of_tile + static_cast<double>(program.filled_bytes(operand, 0, 0, rows));
-  }
-  return bytes;
-}
-
-/// What of the loaded bytes is looked up in L2: where the two SMs of a TPC go through the same rows they ask
-/// for each line together, as CTAs that run at once do by chance. Source: the same record, where all SMs read
-/// the same bytes and where each reads its own.
-double looked_up_share(const TileProgram& program, std::int64_t ctas_at_once) {
-  constexpr double kSharedByTpc = 0.5;
-  const auto stream_of = [&program](std::int64_t cta) {
-    const CtaWork work = program.work(cta);
-    std::vector<std::pair<int, int>> heads = {{work.split, 0}};
-    for (const std::vector<Operand>& phase : program.phases) {
-      for (const Operand& operand : phase) {
-        if (operand.kind != AccessKind::load) continue;
-        const TileAccess access = program.access(operand, work.batch, work.first_head, 0, 0);
-        heads.emplace_back(access.batch, access.head);
-      }
-    }
-    return heads;
-  };
-  std::map<std::vector<std::pair<int, int>>, double> ctas_of;
-  const std::int64_t count = std::min(ctas_at_once, program.num_ctas());
-  for (std::int64_t cta = 0; cta < count; ++cta) ctas_of[stream_of(cta)] += 1.0 / static_cast<double>(count);
-  double same = 0;  // that two CTAs go through the same rows
-  for (const auto& [stream, share] : ctas_of) same += share * share;
-  return 1 - kSharedByTpc * same;
-}
-
 /// Steps of a group of warps per clock, where each is its share of a CTA's step and `masked` the clocks that
 /// a mask adds to that: by the units one after the other, or by shared memory, whichever is slower.
 double group_rate(const UnitClocks& step, double masked, double groups, double apart, int workers) {
@@ -137,6 +63,56 @@ double compiled_head_dim(const Kernel& kernel, std::int64_t head_dim) {
     if (compiled >= head_dim) return compiled;
   }
   return static_cast<double>(head_dim);
+}
+
+/// Of a step's products.
+struct ProductClocks {
+  double volume = 0;    // products of two numbers
+  double tensor = 0;    // clocks of the tensor cores
+  double operands = 0;  // clocks of shared memory
+};
+
+/// A WGMMA takes as long as its operands do, where these take longer. Source:
+/// m64nNk16 with both operands in shared memory takes max(N / 2, 16 + N / 4) clocks on an H100.
+ProductClocks clocks_of_products(const Kernel& kernel, const WarpWork& work, double scores, double head_dim,
+                                 const Machine& machine) {
+  const bool by_wgmma = kernel.math_unit == MathUnit::wgmma;
+  const double unit_share = kernel.math_unit == MathUnit::mma_sync ? machine.mma_sync_share() : 1;
+  constexpr double kElementBytes = 2;
+  ProductClocks clocks;
+  for (const ProductPart& part : work.products) {
+    const double volume = scores * (part.head_dim > 0 ? part.head_dim : head_dim);
+    const double delivered = volume * kElementBytes *
+                             (1.0 / part.rows + (part.cols > 0 ? 1.0 / part.cols : 0.0)) /
+                             kSharedBytesPerClock;
+    const double multiplied = 2 * volume / machine.tensor_flops_per_clock();
+    clocks.volume += volume;
+    clocks.operands += delivered;
+    clocks.tensor += by_wgmma ? std::max(multiplied, delivered) : multiplied / unit_share;
+  }
+  return clocks;
+}
+
+/// What a CTA waits for before its first step and behind its last one.
+/// @param loaded  bytes of a step; in_rate  bytes a clock into an SM; of_l2  its share of the L2's rate
+void add_ends(CtaClocks& clocks, const TileProgram& program, const WarpWork& work, double loaded,
+              double in_rate, double of_l2) {
+  const double first_bytes =
+      loaded + bytes_of(program, program.init).loaded + bytes_of(program, program.prologue).loaded;
+  const CrossingBytes last = bytes_of(program, program.epilogue);
+  // A step that others follow before it is done ends so much behind its turn.
+  clocks.begin = clocks.between * (work.in_flight - 1);
+  const double arrives = kLatency + first_bytes / in_rate;
+  const double leaves = kLatency + std::max(last.clocks_out(), last.in_l2() / of_l2);
+  if (!work.ahead) {
+    clocks.begin += arrives;
+    clocks.end = leaves;
+  }
+  if (program.hand_out() == HandOut::to_who_retires) {
+    clocks.begin += kBetweenCtas + kUntilAsked;
+  } else {
+    clocks.once = kUntilAsked + (work.ahead ? arrives + leaves : 0);
+  }
 }
 
 }  // namespace
@@ -154,43 +130,29 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   const double flops_per_clock = machine.tensor_flops_per_clock();
   if (work.warps == 0 || flops_per_clock == 0 || element_bytes(program.problem.dtype) != 2)
     return std::nullopt;
-  const double unit_share = kernel.math_unit == MathUnit::mma_sync ? machine.mma_sync_share() : 1;
   const double scores = static_cast<double>(program.tile.block_m) * program.tile.block_n;
   const double compiled = compiled_head_dim(kernel, program.problem.head_dim);
+  const ProductClocks products = clocks_of_products(kernel, work, scores, compiled, machine);
 
-  CrossingBytes crossing;
-  for (const std::vector<Operand>& phase : program.phases) crossing += bytes_of(program, phase);
-  // WGMMAs take their operands while they multiply; fragments of others are loaded before.
-  const bool by_wgmma = kernel.math_unit == MathUnit::wgmma;
-  double volumes = 0, operands = 0, tensor = 0;
-  // A WGMMA takes as long as its operands do, where these take longer. Source:
-  // m64nNk16 with both operands in shared memory takes max(N / 2, 16 + N / 4) clocks on an H100.
-  for (const ProductPart& part : work.products) {
-    const double volume = scores * (part.head_dim > 0 ? part.head_dim : compiled);
-    const double delivered = volume * static_cast<double>(element_bytes(program.problem.dtype)) *
-                             (1.0 / part.rows + (part.cols > 0 ? 1.0 / part.cols : 0.0)) /
-                             kSharedBytesPerClock;
-    const double multiplied = 2 * volume / flops_per_clock;
-    volumes += volume;
-    operands += delivered;
-    tensor += by_wgmma ? std::max(multiplied, delivered) : multiplied / unit_share;
-  }
   const std::int64_t sms = machine.sm_count.value;
   const auto ctas_per_sm = static_cast<int>(ceil_div(ctas_at_once, sms));
   const double of_l2 = machine.l2_bytes_per_second->value / machine.boost_hz() /
                        static_cast<double>(std::min(ctas_at_once, sms));
+  CrossingBytes crossing;
+  for (const std::vector<Operand>& phase : program.phases) crossing += bytes_of(program, phase);
   crossing.looked_up = looked_up_share(program, ctas_at_once);
-  const double in_rate = std::min(kInBytesPerClock, of_l2 / crossing.looked_up);
 
   CtaClocks clocks;
-  const double multiplied = 2 * volumes / flops_per_clock;
-  clocks.step.tensor = tensor;
+  clocks.step.tensor = products.tensor;
   clocks.step.arithmetic = clocks_of_scores(program, scores, machine, work);
-  // What the copy engine sends is put into shared memory first.
+  // WGMMAs take their operands while they multiply; fragments of others are loaded before. What the copy
+  // engine sends is put into shared memory first.
+  const bool by_wgmma = kernel.math_unit == MathUnit::wgmma;
   clocks.step.shared = (crossing.loaded + static_cast<double>(work.exchanged_bytes) +
                         (by_wgmma ? 2 * (crossing.added + crossing.stored) : 0)) /
                        kSharedBytesPerClock;
-  (by_wgmma ? clocks.step.operands : clocks.step.shared) += operands;
+  (by_wgmma ? clocks.step.operands : clocks.step.shared) += products.operands;
+  const double in_rate = std::min(kInBytesPerClock, of_l2 / crossing.looked_up);
   clocks.step.in = crossing.loaded / in_rate;
   clocks.step.out = crossing.clocks_out();
   clocks.step.l2 = crossing.in_l2() / of_l2;
@@ -212,31 +174,13 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   clocks.masked = full(mask) - clocks.between;
   clocks.alone = alone(0);
   clocks.masked_alone = alone(mask) - clocks.alone;
-  clocks.multiplied = multiplied;
+  clocks.multiplied = 2 * products.volume / flops_per_clock;
   clocks.skipping_rows = work.skipping_rows;
   // Rows that are not there raise no maximum that is kept.
   clocks.masks_keys_alone = work.keeps_maxima;
-
   clocks.added = clocks.step.out;
-  clocks.seen = 2 * kLatency;  // the sums are there; and then so is the count
-
-  const double first_bytes =
-      crossing.loaded + bytes_of(program, program.init).loaded + bytes_of(program, program.prologue).loaded;
-  const CrossingBytes last = bytes_of(program, program.epilogue);
-  // A step that others follow before it is done ends so much behind its turn.
-  clocks.begin = clocks.between * (work.in_flight - 1);
-  const double arrives = kLatency + first_bytes / in_rate;
-  const double leaves = kLatency + (work.ends_in_pairs ? last.clocks_of_pairs(of_l2)
-                                                       : std::max(last.clocks_out(), last.in_l2() / of_l2));
-  if (!work.ahead) {
-    clocks.begin += arrives;
-    clocks.end = leaves;
-  }
-  if (program.hand_out() == HandOut::to_who_retires) {
-    clocks.begin += kBetweenCtas + kUntilAsked;
-  } else {
-    clocks.once = kUntilAsked + (work.ahead ? arrives + leaves : 0);
-  }
+  clocks.seen = 2 * kLatency;  // the sums are there, and then the count is
+  add_ends(clocks, program, work, crossing.loaded, in_rate, of_l2);
   return clocks;
 }
 

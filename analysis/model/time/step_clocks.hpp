@@ -34,7 +34,7 @@ struct CtaClocks {
   double end = 0;    // behind its last: until what it has computed is stored
   double added = 0;  // until a full tile's sums are added
   double seen = 0;   // from then until another CTA has seen that they are, in an ordered pass
-  double once = 0;                // before the first block of a CTA that stays, and behind its last
+  double once = 0;   // before the first block of a CTA that stays, and behind its last
   int skipping_rows = 0;          // see WarpWork
   bool masks_keys_alone = false;  // rows beyond the matrix ask for no mask
   double multiplied = 0;          // of a step, at the full rate of the tensor cores

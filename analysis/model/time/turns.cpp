@@ -45,7 +45,7 @@ class OrderedCtas {
         now = std::max(now + made, sent);
         double& before = dq_.of(work.batch * program_.problem.heads + head, q_tile);
         const double turn = before > 0 ? before + clocks_.seen : 0;
-        before = sent = std::max(now, turn) + rows_share(q_tile) * clocks_.added;
+        before = sent = std::max(now, turn) + clocks_.added;
       }
     }
     if (program_.query_splits() == 1) return sent + clocks_.end;
@@ -58,11 +58,6 @@ class OrderedCtas {
   }
 
  private:
-  /// Of a tile's rows, those that there are.
-  double rows_share(int q_tile) const {
-    const double rows = program_.tile.block_m;
-    return std::min(1.0, static_cast<double>(program_.problem.seqlen_q) / rows - q_tile);
-  }
   static bool is_full(const TileRuns& tiles, int tile) {
     return std::ranges::any_of(tiles.runs(), [tile](const TileRange& range) {
       return range.full_begin <= tile && tile < range.full_end;

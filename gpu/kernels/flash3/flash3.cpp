@@ -219,7 +219,6 @@ WarpWork Flash3::warp_work(const TileProgram& program) {
       .warps = shape.warps(),
       .waits = 3,
       .exchanged_bytes = scores * kScoreBytes,
-      .ends_in_pairs = program.query_splits() > 1,
       .products = {{kRows, queries, dim}, {kRows, queries, dim}, {kRows, 0, dim}, {kRows, 0, dim}, dq}};
   if (shape.split != Flash3Split::keys) {  // and for P, and a place to put it, too
     work.waits += 2;

@@ -167,6 +167,27 @@ TEST_CASE("more keys, slower memory and fewer SMs take longer") {
   }
 }
 
+TEST_CASE("power bounds the clock of the work, whatever was before it") {
+  const Machine machine = load_machine("h200-measured");
+  const Kernel& kernel = find_kernel("gpu:flash3");
+  const Direction direction = Direction::forward;
+  const auto clock = [&](std::int64_t heads) {
+    const AttentionProblem problem{.batch = 1,
+                                   .heads = heads,
+                                   .heads_kv = heads,
+                                   .seqlen_q = 4224,  // 33 tiles of 128 x 128: four heads are one a CTA
+                                   .seqlen_k = 4224,
+                                   .head_dim = 128,
+                                   .dtype = ElementType::fp16};
+    const auto passes =
+        plan_passes(kernel, problem, std::span(&direction, 1), kernel.default_options(problem), machine);
+    const RunEntry run = simulate_run(kernel, problem, passes, machine, {.replay = false});
+    return run.passes.front().predicted.value().sm_clock_hz;
+  };
+  CHECK(clock(4) < 0.85 * machine.boost_hz());
+  CHECK(clock(4) / clock(64) == doctest::Approx(1).epsilon(0.03));
+}
+
 TEST_CASE("a machine without an L2 rate has a bound and no prediction") {
   Machine machine = load_machine("rtx-5070-ti");
   const AttentionProblem problem{.batch = 1,
@@ -194,7 +215,7 @@ TEST_CASE("the problems that the model was made with are predicted as it says") 
     REQUIRE(misses.size() >= 60);
     const bool first = std::string(kernel) == "gpu:flash3";
     CHECK(misses[misses.size() / 2] < (first ? 0.035 : 0.085));
-    CHECK(misses[misses.size() * 9 / 10] < (first ? 0.095 : 0.145));
+    CHECK(misses[misses.size() * 9 / 10] < (first ? 0.1 : 0.145));
   }
 }
 
@@ -202,8 +223,8 @@ TEST_CASE("ordered passes of drawn problems are predicted as it says, their wait
   const std::vector<double> misses = misses_of(
       std::string(TILESCOPE_SOURCE_DIR) + "/reports/drawn/h200-ordered-1795779727.json.gz", "gpu:flash3");
   REQUIRE(misses.size() == 40);
-  CHECK(misses[misses.size() / 2] < 0.09);
-  CHECK(misses[misses.size() * 9 / 10] < 0.27);  // 0.21 with the replay's DRAM bytes
+  CHECK(misses[misses.size() / 2] < 0.08);
+  CHECK(misses[misses.size() * 9 / 10] < 0.25);  // 0.18 with the replay's DRAM bytes
 }
 
 }  // namespace tilescope

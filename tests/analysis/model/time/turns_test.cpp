@@ -46,8 +46,6 @@ TEST_CASE("kv tiles add to one q tile after each other, by hand") {
   REQUIRE(pass.num_ctas() == 3);
   CHECK(end_in_turn(pass, 1, clocks()) == 3 * (1 + 10 + 2 + 6));  // nobody to wait for
   CHECK(end_in_turn(pass, 3, clocks()) == 1 + 10 + 2 + 2 * (3 + 2) + 6);
-  CHECK(end_in_turn(ordered_pass(32, 3 * 64), 3, clocks()) ==
-        1 + 10 + 1 + 2 * (3 + 1) + 6);  // half of the rows
 }
 
 TEST_CASE("over several q tiles a wait is made once, and sending hides behind computing") {
