@@ -5,6 +5,8 @@
 #include <map>
 #include <utility>
 
+#include "analysis/model/machine/machine.hpp"
+
 namespace tilescope {
 namespace {
 
@@ -21,7 +23,7 @@ constexpr double kPairsPerClock = 15.8, kPairsCost = 3.96;
 constexpr double kInsideSectorCost = 10.67 * 36.15 / 304;
 // Source: the same record, where all SMs read the same lines and where each reads its own.
 constexpr double kSharedByTpc = 0.5;
-constexpr std::int64_t kLineBytes = 128;
+constexpr std::int64_t kLineBytes = SplitL2Shape::kLineBytes;
 
 bool is_added(const Operand& operand) {
   return operand.kind == AccessKind::reduce || operand.kind == AccessKind::store_then_reduce;

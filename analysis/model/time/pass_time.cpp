@@ -186,8 +186,10 @@ std::optional<PredictedTime> predicted_time(const Kernel& kernel, const TileProg
                                         : end_of_ctas(steps, running, *clocks, program.hand_out()));
     double multiplied = 0;
     for (const BlockSteps& of_cta : steps) multiplied += clocks->multiplied * of_cta.computed;
+    // Assumed: power bounds the clock within the work, whatever the device did before.
     time.sm_clock_hz = machine.clock_at(multiplied / (static_cast<double>(sms) * all));
-    // Two tiles of each stream come while one is computed: forward K and V by themselves, else pairs.
+    // Assumed: two tiles of each stream come while one is computed, forward K and V by themselves, else
+    // pairs.
     const int under_way = program.name == PassName::forward ? 5 : 3;
     const double computing = std::max(l2_seconds, all / time.sm_clock_hz);
     seconds = 1 / steps_per_clock({dram_seconds, computing}, 0, under_way);
