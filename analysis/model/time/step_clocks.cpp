@@ -30,14 +30,18 @@ constexpr double kLatency = 959;
 constexpr double kMaskCompared = 3, kMaskAdded = 1;
 
 double clocks_of_scores(const TileProgram& program, double scores, const Machine& machine,
-                        const WarpWork& work) {
+                        const WarpWork& work, double head_dim) {
   const bool forward = program.name == PassName::forward;
   // Forward: scaled and less the maximum; summed; compared, where maxima are not kept; P converted. Backward:
-  // scaled and less LSE; dP less delta; times P; P and dS converted.
+  // scaled and less LSE; dP less delta; times P; P and dS converted. Four bytes of P at once, whether one has
+  // grown too large: an addition and a selection of bits, by the SASS of the fp8 instances.
   const double added = forward ? 2 : 3, maxima = forward && !work.keeps_maxima ? 1 : 0;
-  const double compared = maxima + (forward || program.name == PassName::dq ? 0.5 : 1);
+  const double checked = element_bytes(program.problem.dtype) == 1 ? 0.5 : 0;
+  const double compared = maxima + checked + (forward || program.name == PassName::dq ? 0.5 : 1);
   const auto exponentials = static_cast<double>(machine.exponentials_per_clock_per_sm->value);
-  return scores * (1 / exponentials + added / kFp32PerClock + compared / kComparedPerClock);
+  const double sums = work.sums_twice ? static_cast<double>(program.tile.block_m) * head_dim : 0;
+  return scores * (1 / exponentials + added / kFp32PerClock + compared / kComparedPerClock) +
+         sums / kFp32PerClock;
 }
 
 /// So much more where they are masked. Who keeps maxima looks for them there, and rescales O.
@@ -67,26 +71,25 @@ double compiled_head_dim(const Kernel& kernel, std::int64_t head_dim) {
 
 /// Of a step's products.
 struct ProductClocks {
-  double volume = 0;    // products of two numbers
-  double tensor = 0;    // clocks of the tensor cores
-  double operands = 0;  // clocks of shared memory
+  double multiplied = 0;  // clocks of the tensor cores at their full rate
+  double tensor = 0;      // and at the kernel's
+  double operands = 0;    // clocks of shared memory
 };
 
 /// A WGMMA takes as long as its operands do, where these take longer. Source:
 /// m64nNk16 with both operands in shared memory takes max(N / 2, 16 + N / 4) clocks on an H100.
+/// @param bytes  of an element; those of one byte are multiplied twice as fast as those of two
 ProductClocks clocks_of_products(const Kernel& kernel, const WarpWork& work, double scores, double head_dim,
-                                 const Machine& machine) {
+                                 const Machine& machine, int bytes) {
   const bool by_wgmma = kernel.math_unit == MathUnit::wgmma;
   const double unit_share = kernel.math_unit == MathUnit::mma_sync ? machine.mma_sync_share() : 1;
-  constexpr double kElementBytes = 2;
   ProductClocks clocks;
   for (const ProductPart& part : work.products) {
     const double volume = scores * (part.head_dim > 0 ? part.head_dim : head_dim);
-    const double delivered = volume * kElementBytes *
-                             (1.0 / part.rows + (part.cols > 0 ? 1.0 / part.cols : 0.0)) /
-                             kSharedBytesPerClock;
-    const double multiplied = 2 * volume / machine.tensor_flops_per_clock();
-    clocks.volume += volume;
+    const double delivered =
+        volume * bytes * (1.0 / part.rows + (part.cols > 0 ? 1.0 / part.cols : 0.0)) / kSharedBytesPerClock;
+    const double multiplied = bytes * volume / machine.tensor_flops_per_clock();
+    clocks.multiplied += multiplied;
     clocks.operands += delivered;
     clocks.tensor += by_wgmma ? std::max(multiplied, delivered) : multiplied / unit_share;
   }
@@ -117,22 +120,29 @@ void add_ends(CtaClocks& clocks, const TileProgram& program, const WarpWork& wor
 
 }  // namespace
 
-std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& program, const Machine& machine,
-                                    std::int64_t ctas_at_once) {
-  if (kernel.warp_work == nullptr || program.phases.empty() || !machine.l2_bytes_per_second ||
-      !machine.exponentials_per_clock_per_sm)
-    return std::nullopt;
+std::optional<std::string> lacks_for_clocks(const Kernel& kernel, const TileProgram& program,
+                                            const Machine& machine) {
+  if (!machine.l2_bytes_per_second) return machine.name + " has no L2 rate";
+  if (!machine.exponentials_per_clock_per_sm) return machine.name + " has no rate of exponentials";
+  if (machine.tensor_flops_per_clock() == 0) return machine.name + " has no rate of 16-bit products";
   // A learned sink asks nothing of a score; the others are not counted in WarpWork.
   ScoreMods of_scores = program.problem.score_mods;
   of_scores.learned_sink = false;
-  if (of_scores.any()) return std::nullopt;
+  if (of_scores.any()) return "the model does not know what modified scores take";
+  const bool known = kernel.warp_work != nullptr && kernel.warp_work(program).warps > 0;
+  if (!known || element_bytes(program.problem.dtype) > 2)
+    return "the model does not know how warps of " + std::string(kernel.name) + " share this work";
+  return std::nullopt;
+}
+
+std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& program, const Machine& machine,
+                                    std::int64_t ctas_at_once) {
+  if (program.phases.empty() || lacks_for_clocks(kernel, program, machine)) return std::nullopt;
   const WarpWork work = kernel.warp_work(program);
-  const double flops_per_clock = machine.tensor_flops_per_clock();
-  if (work.warps == 0 || flops_per_clock == 0 || element_bytes(program.problem.dtype) != 2)
-    return std::nullopt;
+  const auto bytes = static_cast<int>(element_bytes(program.problem.dtype));
   const double scores = static_cast<double>(program.tile.block_m) * program.tile.block_n;
   const double compiled = compiled_head_dim(kernel, program.problem.head_dim);
-  const ProductClocks products = clocks_of_products(kernel, work, scores, compiled, machine);
+  const ProductClocks products = clocks_of_products(kernel, work, scores, compiled, machine, bytes);
 
   const std::int64_t sms = machine.sm_count.value;
   const auto ctas_per_sm = static_cast<int>(ceil_div(ctas_at_once, sms));
@@ -144,7 +154,7 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
 
   CtaClocks clocks;
   clocks.step.tensor = products.tensor;
-  clocks.step.arithmetic = clocks_of_scores(program, scores, machine, work);
+  clocks.step.arithmetic = clocks_of_scores(program, scores, machine, work, compiled);
   // WGMMAs take their operands while they multiply; fragments of others are loaded before. What the copy
   // engine sends is put into shared memory first.
   const bool by_wgmma = kernel.math_unit == MathUnit::wgmma;
@@ -174,7 +184,7 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   clocks.masked = full(mask) - clocks.between;
   clocks.alone = alone(0);
   clocks.masked_alone = alone(mask) - clocks.alone;
-  clocks.multiplied = 2 * products.volume / flops_per_clock;
+  clocks.multiplied = products.multiplied;
   clocks.skipping_rows = work.skipping_rows;
   // Rows that are not there raise no maximum that is kept.
   clocks.masks_keys_alone = work.keeps_maxima;

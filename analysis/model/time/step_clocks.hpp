@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "analysis/model/machine/machine.hpp"
 #include "cpu_ref/kernels/kernel.hpp"
@@ -40,9 +41,12 @@ struct CtaClocks {
   double multiplied = 0;          // of a step, at the full rate of the tensor cores
 };
 
+/// What is not known of kernel or machine that clocks are made of, as a sentence; nothing where all is.
+std::optional<std::string> lacks_for_clocks(const Kernel& kernel, const TileProgram& program,
+                                            const Machine& machine);
+
 /// @param ctas_at_once  that run at once, as evenly over the SMs as they can
-/// @return nothing where the kernel's row does not say how its warps work, scores are modified, or the
-/// machine lacks a rate
+/// @return nothing where lacks_for_clocks() says something
 std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& program, const Machine& machine,
                                     std::int64_t ctas_at_once);
 

@@ -193,8 +193,18 @@ LaunchShape Flash3::launch_shape(const TileProgram& program) {
 }
 
 WarpWork Flash3::warp_work(const TileProgram& program) {
-  if (is_fp8(program.problem.dtype)) return {};  // their products are summed twice
   constexpr int kRows = 64;  // of a WGMMA
+  if (is_fp8(program.problem.dtype)) {
+    const Flash3Fp8Shape shape = fp8_shape(program.problem, program.fp8_sums);
+    if (shape.tile != program.tile) return {};
+    return {.warps = shape.warps(),
+            .in_flight = shape.order == Flash3Fp8Order::after ? 1 : 2,
+            .ahead = shape.q_stages > 1,
+            .keeps_maxima = true,
+            .exchanged_bytes = 2 * shape.kv_tile().bytes(),  // V, transposed
+            .sums_twice = program.fp8_sums == Fp8Sums::two_level,
+            .products = {{kRows, shape.tile.block_n, shape.head_dim}, {kRows, 0, shape.head_dim}}};
+  }
   if (program.name == PassName::forward) {
     const Flash3ForwardShape shape = forward_shape(program.problem, program.tile);
     if (shape.tile != program.tile) return {};
