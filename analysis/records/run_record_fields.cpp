@@ -74,14 +74,6 @@ struct L2StateName {
   }
 };
 
-Algorithm parse_algorithm(std::string_view text) {
-  using enum Algorithm;
-  for (const Algorithm algorithm : {standard, flash1, flash2}) {
-    if (text == to_string(algorithm)) return algorithm;
-  }
-  throw BadInput("algorithm", std::string(text), "must be standard, flash1 or flash2");
-}
-
 SplitPolicy parse_splits(std::string_view text) { return parse_split_policy("splits", std::string(text)); }
 
 /// A number of rows, or false.

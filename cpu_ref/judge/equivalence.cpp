@@ -51,6 +51,12 @@ double score_error(std::int64_t head_dim) {
 /// Roundings of every term that a right kernel's fp32 arithmetic may cost.
 constexpr double kRoundingsOfTerms = 3;
 
+/// How coarse fp32 exponents are beside the element type, at most 1. The cost of an LSE is that of an
+/// exponent.
+double exponent_share(const Reference& reference) {
+  return std::min(1.0, reference.bound(lse).fp32_cost / epsilon(reference.problem().dtype));
+}
+
 /// What a right kernel may be off where the yardstick is exact (one key, or a softmax that is one-hot: its
 /// gradients are 0) or lucky (few rows).
 double least_bound(const RoundingCost& cost, ElementType dtype) {
@@ -136,9 +142,7 @@ const Kernel& standard_kernel() {
 }
 
 const Kernel* mirror_of(const Kernel& kernel) {
-  for (const Kernel& mirror : cpu_kernels()) {
-    if (mirror.name == kernel.name) return nullptr;
-  }
+  if (!kernel.on_gpu()) return nullptr;
   for (const Kernel& mirror : cpu_kernels()) {
     if (mirror.algorithm == kernel.algorithm) return &mirror;
   }
@@ -216,9 +220,7 @@ TensorVerdict Reference::judge(TensorName output) const {
 }
 
 double Reference::coarseness() const {
-  if (problem().dtype == ElementType::fp32) return 0;  // P is not rounded
-  // The cost of an LSE is that of an exponent.
-  return std::min(1.0, bound(lse).fp32_cost / epsilon(problem().dtype));
+  return problem().dtype == ElementType::fp32 ? 0 : exponent_share(*this);  // in fp32 P is not rounded
 }
 
 namespace {
@@ -318,8 +320,6 @@ double mirror_rmse_bound(const Reference& reference, TensorName output, const Ar
   const ElementType dtype = reference.problem().dtype;
   const MirrorRule& rule = *std::find_if(std::begin(kMirrorRules), std::end(kMirrorRules),
                                          [dtype](const MirrorRule& row) { return row.dtype == dtype; });
-  // The cost of an LSE is that of an exponent.
-  const double exponent_share = std::min(1.0, reference.bound(lse).fp32_cost / epsilon(dtype));
   const ErrorBound& exact = reference.bound(output);
   const TensorExtent extent = tensor_extent(reference.problem(), output);
   const double unit = 2 * epsilon(extent.dtype) * exact.largest;
@@ -327,7 +327,7 @@ double mirror_rmse_bound(const Reference& reference, TensorName output, const Ar
   const double by_rule =
       (conditional && output == out ? kIndependentFactor : rule.rmse_factor) * exact.standard_rmse +
       exact.fp32_cost +
-      (exact.standard_max_abs + exponent_share * (2 * exact.least + unit)) / std::sqrt(rows);
+      (exact.standard_max_abs + exponent_share(reference) * (2 * exact.least + unit)) / std::sqrt(rows);
   const double by_sums = reference.by_sums(output, arithmetic.sum_error(dtype));
   return std::max(by_rule, reference.inherited_by_delta(output) / (conditional ? 1 : 8)) + by_sums;
 }

@@ -218,8 +218,11 @@ struct TileProgram {
   int inner_tile(const CtaWork& work, const TileRuns& tiles, int block, int step) const {
     return tiles[scan_tile(scan, {0, tiles.count()}, whole_head ? block : work.wave_parity, step)];
   }
+  /// What decides which tiles are visited in a batch entry: made once for many blocks.
+  Mask walked_mask(std::int64_t batch) const { return dense ? problem.no_mask() : problem.mask_of(batch); }
   /// Inner tiles that block `block` visits in a batch entry, in all splits; of combine the splits.
-  TileRuns inner_tiles(int batch, int block) const;
+  TileRuns inner_tiles(const Mask& mask, int block) const;
+  TileRuns inner_tiles(int batch, int block) const { return inner_tiles(walked_mask(batch), block); }
   /// Those that a CTA visits of one of its blocks.
   TileRuns inner_tiles(const CtaWork& work, int block) const {
     return split_tiles(inner_tiles(work.batch, block), work.split);
@@ -230,7 +233,8 @@ struct TileProgram {
   }
   /// The slices of inner tiles that it accesses, counted from the first tile's first: all of its tiles, but
   /// for those of masked tiles that the mask hides whole.
-  TileRuns inner_slices(int batch, int block) const;
+  TileRuns inner_slices(const Mask& mask, int block) const;
+  TileRuns inner_slices(int batch, int block) const { return inner_slices(walked_mask(batch), block); }
   TileRuns inner_slices(const CtaWork& work, int block) const {
     return split_tiles(inner_slices(work.batch, block), work.split);
   }
@@ -274,6 +278,8 @@ struct TileProgram {
 
 enum class Algorithm : std::uint8_t { standard, flash1, flash2 };
 std::string_view to_string(Algorithm algorithm);
+/// @throws BadInput, as all that parse a name here
+Algorithm parse_algorithm(std::string_view text);
 
 /// The orders of FlashAttention-2's backward pass.
 enum class BackwardOrder : std::uint8_t {
@@ -286,13 +292,9 @@ enum class BackwardOrder : std::uint8_t {
 std::string_view to_string(BackwardOrder order);
 BackwardOrder parse_backward_order(std::string_view text);
 
-/// "row-major", "longest-first", "head-swizzled".
-std::string_view to_string(TileOrder order);
-/// @throws BadInput
+std::string_view to_string(TileOrder order);  // "row-major", "longest-first", "head-swizzled"
 TileOrder parse_tile_order(std::string_view text);
-/// "ascending", "descending", "sawtooth".
-std::string_view to_string(Scan scan);
-/// @throws BadInput
+std::string_view to_string(Scan scan);  // "ascending", "descending", "sawtooth"
 Scan parse_scan(std::string_view text);
 
 /// The choices of one pass.

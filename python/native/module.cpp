@@ -36,14 +36,12 @@ namespace {
 
 /// Why there are no counters, in a word.
 std::string reason_of(const CountersUnavailable& error) {
-  struct Reason {
-    int code;  // a CUptiResult
-    const char* word;
-  };
-  constexpr Reason kReasons[] = {{23, "busy"},       {26, "busy"},    {33, "virtual"}, {35, "permission"},
-                                 {39, "subscriber"}, {40, "virtual"}, {43, "virtual"}};
-  for (const Reason& reason : kReasons) {
-    if (reason.code == error.code()) return reason.word;
+  constexpr std::pair<int, const char*> kReasons[] = {// of CUptiResults
+                                                      {23, "busy"},       {26, "busy"},       {33, "virtual"},
+                                                      {35, "permission"}, {39, "subscriber"}, {40, "virtual"},
+                                                      {43, "virtual"}};
+  for (const auto& [code, word] : kReasons) {
+    if (code == error.code()) return word;
   }
   return "no_device";
 }
@@ -103,8 +101,6 @@ void translate(const std::exception_ptr& thrown, void*) {
   }
 }
 
-ElementType element_type(const std::string& name) { return parse_element_type(name); }
-
 /// @throws BadInput from validate()
 AttentionProblem make_problem(std::int64_t batch, std::int64_t heads, std::int64_t heads_kv,
                               std::int64_t seqlen_q, std::int64_t seqlen_k, std::int64_t head_dim,
@@ -121,7 +117,7 @@ AttentionProblem make_problem(std::int64_t batch, std::int64_t heads, std::int64
                            seqlen_q,
                            seqlen_k,
                            head_dim,
-                           element_type(dtype),
+                           parse_element_type(dtype),
                            causal,
                            window[0],
                            window[1],
@@ -135,7 +131,7 @@ AttentionProblem make_problem(std::int64_t batch, std::int64_t heads, std::int64
   problem.head_dim_v = head_dim_v == head_dim ? 0 : head_dim_v;
   problem.page_size = page_size;
   problem.shared_kv = shared_kv;
-  if (!kv_dtype.empty() && kv_dtype != dtype) problem.kv_dtype = element_type(kv_dtype);
+  if (!kv_dtype.empty() && kv_dtype != dtype) problem.kv_dtype = parse_element_type(kv_dtype);
   for (const auto& [name, number] : score_mods) set_score_mod(problem.score_mods, name, number);
   if (descale_block) problem.descales.block = {(*descale_block)[0], (*descale_block)[1]};
   validate(problem);
