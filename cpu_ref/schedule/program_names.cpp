@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What tensors, passes, orders and scans are called, and back: names in the order of the values.
+#include "cpu_ref/schedule/program_names.hpp"
+
 #include <array>
 
 #include "common/nearest_names.hpp"
-#include "cpu_ref/schedule/tile_program.hpp"
+#include "cpu_ref/schedule/tensors.hpp"
 
 namespace tilescope {
 namespace {

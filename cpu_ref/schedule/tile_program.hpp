@@ -7,24 +7,16 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "cpu_ref/schedule/boxes.hpp"
 #include "cpu_ref/schedule/problem.hpp"
+#include "cpu_ref/schedule/program_names.hpp"
 #include "cpu_ref/schedule/splits.hpp"
 #include "cpu_ref/schedule/tensors.hpp"
 #include "cpu_ref/schedule/tile_schedule.hpp"
 
 namespace tilescope {
-
-enum class AccessKind : std::uint8_t {
-  load,
-  store,
-  reduce,
-  store_then_reduce,  // a store by whoever comes to the tile first, a reduction by the others
-};
-std::string_view to_string(AccessKind kind);
 
 /// One tile crossing the boundary between an SM and the memory beyond it.
 struct TileAccess {
@@ -60,32 +52,6 @@ struct Operand {
   bool operator==(const Operand&) const = default;
 };
 
-enum class PassName : std::uint8_t {
-  // flash1, flash2
-  forward,
-  delta,
-  dkdv,
-  dq,
-  dkdvdq,  // owns kv tiles: dK and dV on chip, dQ reduced
-  dqdkdv,  // owns q tiles: dQ on chip, dK and dV reduced
-  init,
-  convert,
-  // standard (Algorithms 0 and 3, one pass a line)
-  scores,
-  softmax,
-  output,
-  dv,
-  dprobs,
-  dscores,
-  dq_gemm,
-  dk_gemm,
-  // flash2, where the keys are split
-  combine,
-};
-inline constexpr int kNumPasses = static_cast<int>(PassName::combine) + 1;
-std::string_view to_string(PassName pass);
-PassName parse_pass_name(std::string_view text);
-
 /// How the CTAs of a pass come by their blocks.
 enum class HandOut : std::uint8_t {
   to_who_retires,  // a CTA has one block; the next CTA begins where one has retired
@@ -99,41 +65,6 @@ struct PassLaunch {
   int stages = 0;  // tiles of a streamed operand that are in shared memory at a time
   bool operator==(const PassLaunch&) const = default;
 };
-
-/// How a forward pass sums its products of fp8. Those of other types are summed in fp32.
-enum class Fp8Sums : std::uint8_t {
-  fp32,
-  two_level,  // those of a tile as Hopper's tensor cores do (fp8_matmul.hpp), P V of the tiles in fp32
-  fast,       // all as the tensor cores do
-};
-std::string_view to_string(Fp8Sums sums);
-Fp8Sums parse_fp8_sums(std::string_view text);
-
-/// How a forward pass departs from what its kernel does by itself, so that the worth of one technique is seen
-/// with all else the same.
-enum class Variant : std::uint8_t {
-  own,
-  no_ping_pong,   // warpgroups issue products as they come to them, not in turn
-  no_overlap,     // a softmax begins when all products are done that its own warpgroup has issued
-  serial,         // both of these
-  unspecialised,  // one of the threads that compute loads as well
-  normalised,     // O is normalised at each step, as FlashAttention-1 does, not once at the end
-};
-std::string_view to_string(Variant variant);
-Variant parse_variant(std::string_view text);
-
-/// How the sums of dQ begin that kv tiles add to in memory. Where one of them stores, nobody clears the sums:
-/// the delta pass clears flags instead, in dq, which convert overwrites, and convert reads no sums of q tiles
-/// that see no key.
-enum class DqStart : std::uint8_t {
-  cleared,   // as zeros, in the delta pass
-  in_order,  // the first of a q tile's kv tiles stores its part and says so by flags, which the others wait
-             // for
-  claimed,   // whichever comes first does: it claims the q tile by flags. In whatever order CTAs run, nobody
-             // waits for one that has not begun
-};
-std::string_view to_string(DqStart start);
-DqStart parse_dq_start(std::string_view text);
 
 /// What one CTA does. For the q axis and one block a CTA:
 ///
@@ -275,27 +206,6 @@ struct TileProgram {
   /// those of K and V to the keys that are no padding. `head` is a query head.
   TileAccess access(const Operand& operand, int batch, int head, int m_block, int n_block) const;
 };
-
-enum class Algorithm : std::uint8_t { standard, flash1, flash2 };
-std::string_view to_string(Algorithm algorithm);
-/// @throws BadInput, as all that parse a name here
-Algorithm parse_algorithm(std::string_view text);
-
-/// The orders of FlashAttention-2's backward pass.
-enum class BackwardOrder : std::uint8_t {
-  split,          // delta, dkdv, dq: seven matmuls, no reductions, deterministic on any machine
-  fused,          // delta, dkdvdq (dQ reduced into fp32), convert: five matmuls
-  q_outer,        // init, dqdkdv (dK and dV reduced into fp32), convert
-  single_launch,  // the passes of split, with dkdv and dq in one launch: a CTA has keys, and then queries
-  ordered,        // as fused, but kv tiles add to dQ one after the other: deterministic on any machine
-};
-std::string_view to_string(BackwardOrder order);
-BackwardOrder parse_backward_order(std::string_view text);
-
-std::string_view to_string(TileOrder order);  // "row-major", "longest-first", "head-swizzled"
-TileOrder parse_tile_order(std::string_view text);
-std::string_view to_string(Scan scan);  // "ascending", "descending", "sawtooth"
-Scan parse_scan(std::string_view text);
 
 /// The choices of one pass.
 struct PassOptions {

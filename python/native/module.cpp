@@ -34,10 +34,9 @@ void bind_emulation(nb::module_& module);  // what runs kernels on the emulated 
 
 namespace {
 
-/// Why there are no counters, in a word.
+/// Why there are no counters, in a word, by the CUptiResult.
 std::string reason_of(const CountersUnavailable& error) {
-  constexpr std::pair<int, const char*> kReasons[] = {// of CUptiResults
-                                                      {23, "busy"},       {26, "busy"},       {33, "virtual"},
+  constexpr std::pair<int, const char*> kReasons[] = {{23, "busy"},       {26, "busy"},       {33, "virtual"},
                                                       {35, "permission"}, {39, "subscriber"}, {40, "virtual"},
                                                       {43, "virtual"}};
   for (const auto& [code, word] : kReasons) {
