@@ -110,22 +110,11 @@ AttentionProblem make_problem(std::int64_t batch, std::int64_t heads, std::int64
                               std::optional<std::array<int, 2>> descale_block, const std::string& mask,
                               const std::map<std::string, double>& score_mods, std::int64_t head_dim_v,
                               std::int64_t page_size, const std::string& kv_dtype, bool shared_kv) {
-  AttentionProblem problem{batch,
-                           heads,
-                           heads_kv,
-                           seqlen_q,
-                           seqlen_k,
-                           head_dim,
-                           parse_element_type(dtype),
-                           causal,
-                           window[0],
-                           window[1],
-                           scale,
-                           dropout,
-                           seed,
-                           std::move(key_lengths),
-                           {parse_descale("descale_q", descale_q), parse_descale("descale_k", descale_k),
-                            parse_descale("descale_v", descale_v)}};
+  AttentionProblem problem{
+      batch,  heads,     heads_kv,  seqlen_q, seqlen_k, head_dim, parse_element_type(dtype),
+      causal, window[0], window[1], scale,    dropout,  seed,     std::move(key_lengths)};
+  problem.descales = {parse_descale("descale_q", descale_q), parse_descale("descale_k", descale_k),
+                      parse_descale("descale_v", descale_v)};
   if (!mask.empty()) problem.mask = parse_mask("mask", mask);
   problem.head_dim_v = head_dim_v == head_dim ? 0 : head_dim_v;
   problem.page_size = page_size;
