@@ -74,4 +74,13 @@ UnknownName unknown_name(const std::string& field, std::string_view text,
       nearest);
 }
 
+std::size_t place_of_name(const std::string& field, std::string_view text,
+                          std::span<const std::string_view> names) {
+  const auto found = std::find(names.begin(), names.end(), text);
+  if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
+  throw BadInput(
+      field, std::string(text),
+      fmt::format("must be {} or {}", fmt::join(names.first(names.size() - 1), ", "), names.back()));
+}
+
 }  // namespace tilescope

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a mistyped name was probably meant to be.
+// Names that stand for something, and what a mistyped one was probably meant to be.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,16 @@ const auto& find_named(const Rows& rows, const std::string& field, std::string_v
     names.emplace_back(row.name);
   }
   throw unknown_name(field, name, names);
+}
+
+/// The place of `text` among the names, from 0. @throws BadInput  "FIELD = TEXT: must be A, B or C"
+std::size_t place_of_name(const std::string& field, std::string_view text,
+                          std::span<const std::string_view> names);
+
+/// The value of an enumeration whose names stand in a list in the order of its values.
+template <typename Value>
+Value value_named(const std::string& field, std::string_view text, std::span<const std::string_view> names) {
+  return static_cast<Value>(place_of_name(field, text, names));
 }
 
 }  // namespace tilescope

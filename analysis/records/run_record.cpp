@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where and when a record was made. Its JSON is in run_record_json.cpp.
+// Where and when a record was made. Its JSON is in run_record_fields.cpp.
 #include "analysis/records/run_record.hpp"
 
 #include <omp.h>
@@ -8,10 +8,12 @@
 #include <ctime>
 #include <fstream>
 
-#include "common/errors.hpp"
+#include "common/nearest_names.hpp"
 
 namespace tilescope {
 namespace {
+
+constexpr std::string_view kPagePlacements[] = {"contiguous", "random"};
 
 /// The "model name" that Linux gives, or nothing where it gives none.
 std::optional<std::string> cpu_model_name() {
@@ -26,15 +28,10 @@ std::optional<std::string> cpu_model_name() {
 
 }  // namespace
 
-std::string_view to_string(PagePlacement pages) {
-  return pages == PagePlacement::random ? "random" : "contiguous";
-}
+std::string_view to_string(PagePlacement pages) { return kPagePlacements[static_cast<std::size_t>(pages)]; }
 
 PagePlacement parse_page_placement(std::string_view text) {
-  for (const auto pages : {PagePlacement::contiguous, PagePlacement::random}) {
-    if (to_string(pages) == text) return pages;
-  }
-  throw BadInput("pages", std::string(text), "must be contiguous or random");
+  return value_named<PagePlacement>("pages", text, kPagePlacements);
 }
 
 MachineInfo this_machine() {

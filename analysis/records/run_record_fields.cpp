@@ -28,59 +28,40 @@ bool can_be_summed(const std::vector<PassRecord>& passes) {
   return passes.size() <= kMostPasses && flops <= static_cast<double>(kFlops.most);
 }
 
-/// [least, largest]
+/// [least, largest], each as the codec of an end has it.
+template <typename End, typename Number>
 struct Range {
-  static Json schema() { return array_schema(schema_of(kCount), 2); }
-  Json write(const std::array<std::int64_t, 2>& range) const { return range; }
-  std::array<std::int64_t, 2> read(const JsonField& field) const {
-    const std::vector<JsonField> ends = field.items();
-    if (ends.size() != 2 || ends[0].count() > ends[1].count()) field.refuse("must be [least, largest]");
-    return {ends[0].count(), ends[1].count()};
+  static Json schema() { return array_schema(schema_of(End{}), 2); }
+  Json write(const std::array<Number, 2>& range) const {
+    return {End{}.write(range[0]), End{}.write(range[1])};
   }
-};
-
-/// [least, largest]
-struct SecondsRange {
-  static Json schema() { return array_schema(schema_of(Positive{}), 2); }
-  Json write(const std::array<double, 2>& range) const {
-    return {json_number(range[0]), json_number(range[1])};
-  }
-  std::array<double, 2> read(const JsonField& field) const {
+  std::array<Number, 2> read(const JsonField& field) const {
     const std::vector<JsonField> ends = field.items();
     if (ends.size() != 2) field.refuse("must be [least, largest]");
-    const std::array<double, 2> range{Positive{}.read(ends[0]), Positive{}.read(ends[1])};
+    const std::array<Number, 2> range{End{}.read(ends[0]), End{}.read(ends[1])};
     if (range[0] > range[1]) field.refuse("must be [least, largest]");
     return range;
   }
 };
 
-struct ProcessorName {
-  static Json schema() { return {{"enum", {"cpu", "gpu"}}}; }
-  Json write(const std::string& name) const { return name; }
+struct Count {
+  static Json schema() { return schema_of(kCount); }
+  Json write(std::int64_t value) const { return value; }
+  std::int64_t read(const JsonField& field) const { return field.count(); }
+};
+constexpr Range<Count, std::int64_t> kByteRange{};
+constexpr Range<Positive, double> kSecondsRange{};
+
+struct OneOfTwo {
+  const char *one, *other;
+  Json schema() const { return {{"enum", {one, other}}}; }
+  Json write(const std::string& word) const { return word; }
   std::string read(const JsonField& field) const {
-    const std::string name = field.text();
-    if (name != "cpu" && name != "gpu") field.refuse("must be cpu or gpu");
-    return name;
+    const std::string word = field.text();
+    if (word != one && word != other) field.refuse(std::string("must be ") + one + " or " + other);
+    return word;
   }
 };
-
-struct L2StateName {
-  static Json schema() { return {{"enum", {"cold", "warm"}}}; }
-  Json write(const std::string& state) const { return state; }
-  std::string read(const JsonField& field) const {
-    const std::string state = field.text();
-    if (state != "cold" && state != "warm") field.refuse("must be cold or warm");
-    return state;
-  }
-};
-
-Algorithm parse_algorithm(std::string_view text) {
-  using enum Algorithm;
-  for (const Algorithm algorithm : {standard, flash1, flash2}) {
-    if (text == to_string(algorithm)) return algorithm;
-  }
-  throw BadInput("algorithm", std::string(text), "must be standard, flash1 or flash2");
-}
 
 SplitPolicy parse_splits(std::string_view text) { return parse_split_policy("splits", std::string(text)); }
 
@@ -151,10 +132,10 @@ static void list(Fields& fields, Of<Fields, SimulatedBytes>& bytes) {
   fields.required("dram_read_bytes", kCount, bytes.dram_read_bytes);
   fields.required("dram_write_bytes", kCount, bytes.dram_write_bytes);
   fields.required("hit_rate", Within{.most = 1}, bytes.hit_rate);
-  fields.optional("dram_read_range", Range{}, bytes.dram_read_range);
-  fields.optional("dram_write_range", Range{}, bytes.dram_write_range);
-  fields.optional("dram_read_interval", Range{}, bytes.dram_read_interval);
-  fields.optional("dram_write_interval", Range{}, bytes.dram_write_interval);
+  fields.optional("dram_read_range", kByteRange, bytes.dram_read_range);
+  fields.optional("dram_write_range", kByteRange, bytes.dram_write_range);
+  fields.optional("dram_read_interval", kByteRange, bytes.dram_read_interval);
+  fields.optional("dram_write_interval", kByteRange, bytes.dram_write_interval);
   fields.items_if_any("l2_curve", Part<L2CurvePoint>{}, bytes.l2_curve);
   const auto not_larger = [](const L2CurvePoint& a, const L2CurvePoint& b) {
     return a.l2_bytes >= b.l2_bytes;
@@ -170,7 +151,7 @@ static void list(Fields& fields, Of<Fields, MeasuredBytes>& bytes) {
   fields.optional("sm_l2_write_bytes", kCount, bytes.sm_l2_write_bytes);
   fields.optional("dram_read_bytes", kCount, bytes.dram_read_bytes);
   fields.optional("dram_write_bytes", kCount, bytes.dram_write_bytes);
-  fields.optional("dram_read_range", Range{}, bytes.dram_read_range);
+  fields.optional("dram_read_range", kByteRange, bytes.dram_read_range);
   fields.optional("instruction_fetch_bytes", kCount, bytes.instruction_fetch_bytes);
 }
 
@@ -188,7 +169,7 @@ static void list(Fields& fields, Of<Fields, TimeRecord>& time) {
 template <typename Fields>
 static void list(Fields& fields, Of<Fields, PredictedTime>& time) {
   fields.required("time_s", Positive{}, time.seconds);
-  fields.required("time_interval_s", SecondsRange{}, time.interval);
+  fields.required("time_interval_s", kSecondsRange, time.interval);
   fields.unless(0.0, "sm_clock_hz", Positive{}, time.sm_clock_hz);
 }
 
@@ -274,12 +255,12 @@ static void list(Fields& fields, Of<Fields, RunEntry>& run) {
   fields.required("kernel", Text{}, run.kernel);
   fields.optional("algorithm", Named(parse_algorithm), run.algorithm);
   fields.optional("math_unit", Named(parse_math_unit), run.math_unit);
-  fields.optional("runs_on", ProcessorName{}, run.runs_on);
+  fields.optional("runs_on", OneOfTwo{"cpu", "gpu"}, run.runs_on);
   fields.optional("rung", Integer{1, 64}, run.rung);
   fields.optional("order", Named(parse_tile_order), run.order);
   fields.optional("scan", Named(parse_scan), run.scan);
   fields.optional("inputs", Named(parse_input_kind), run.inputs);
-  fields.optional("l2", L2StateName{}, run.l2);
+  fields.optional("l2", OneOfTwo{"cold", "warm"}, run.l2);
   fields.optional("verified", RowsOrFalse{}, run.verified);
   fields.unless(PagePlacement::contiguous, "pages", Named(parse_page_placement), run.pages);
   fields.optional("cases", kCount, run.cases);
@@ -330,8 +311,7 @@ std::string to_json_text(const RunRecord& record) { return record_text(record_js
 RunRecord parse_run_record(const std::string& source, std::string_view text) {
   const Json json = parse_json(source, text);
   require_kind(source, json, {kRunSchema});
-  const JsonField field(source, json);
-  return Part<RunRecord>{}.read(field);
+  return Part<RunRecord>{}.read(JsonField(source, json));
 }
 
 void write_run_record(const RunRecord& record, const std::string& path) {

@@ -188,13 +188,4 @@ std::vector<ReportFile> report_files(const Document& document) {
   return files;
 }
 
-void write_report(const ReportRecords& records, const std::string& folder) {
-  const std::vector<ReportFile> files = report_files(make_report(records));
-  const std::filesystem::path root = folder;
-  const CreatedFolders created = require_writable_folder("--out", (root / kFigureFolder).string());
-  for (const ReportFile& file : files) {
-    write_file_atomically("--out", (root / file.path).string(), file.contents);
-  }
-}
-
 }  // namespace tilescope

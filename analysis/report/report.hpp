@@ -51,9 +51,4 @@ struct ReportFile {
 /// report.html, report.md and figures/NAME.svg.
 std::vector<ReportFile> report_files(const Document& document);
 
-/// Makes the report and then writes its files into `folder`, which is created. A figures/ folder left by an
-/// earlier report keeps what this one does not overwrite.
-/// @throws BadInput when the folder cannot be written
-void write_report(const ReportRecords& records, const std::string& folder);
-
 }  // namespace tilescope

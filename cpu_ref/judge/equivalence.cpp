@@ -51,6 +51,12 @@ double score_error(std::int64_t head_dim) {
 /// Roundings of every term that a right kernel's fp32 arithmetic may cost.
 constexpr double kRoundingsOfTerms = 3;
 
+/// How coarse fp32 exponents are beside the element type, at most 1. The cost of an LSE is that of an
+/// exponent.
+double exponent_share(const Reference& reference) {
+  return std::min(1.0, reference.bound(lse).fp32_cost / epsilon(reference.problem().dtype));
+}
+
 /// What a right kernel may be off where the yardstick is exact (one key, or a softmax that is one-hot: its
 /// gradients are 0) or lucky (few rows).
 double least_bound(const RoundingCost& cost, ElementType dtype) {
@@ -121,6 +127,54 @@ TensorSet taken_by(const Kernel& standard, TensorSet inputs, Direction direction
   return inputs;
 }
 
+constexpr double kLeastExp2 = 0x1p-126;  // a GPU's exp2 gives 0 below the least normal number
+constexpr double kDeviations = 4;        // of sums whose terms differ by chance
+
+/// An error of that size of P V, in one row.
+double by_value_sums(const TermScale& row, TensorName output, double sum_error) {
+  return output == out ? sum_error * row.sum : 0.0;
+}
+
+/// The largest difference as a share of its bound; `error` then names that element as the worst.
+/// @param largest_bound  takes the largest of the bounds
+double largest_share(const Tensor& kernel, const Tensor& mirror, std::span<const MirrorBound> bounds,
+                     ErrorReport& error, double& largest_bound) {
+  double largest = 0;
+  const std::int64_t cols = kernel.shape().elements() / static_cast<std::int64_t>(bounds.size());
+  for (std::int64_t i = 0; i < kernel.shape().elements(); ++i) {
+    const double value = kernel.get(i), expected = mirror.get(i), difference = std::abs(value - expected);
+    if (!std::isfinite(value) || !std::isfinite(expected)) continue;  // counted by compare()
+    const double allowed =
+        bounds[static_cast<std::size_t>(i / cols)].at(std::max(std::abs(value), std::abs(expected)));
+    largest_bound = std::max(largest_bound, allowed);
+    if (difference == 0 || difference <= largest * allowed) continue;
+    largest = difference / allowed;
+    if (error.non_finite > 0) continue;
+    error.worst_index = i;
+    error.worst_actual = value;
+    error.worst_expected = expected;
+  }
+  return largest;
+}
+
+/// The bound of a tensor's root mean square error: the rule stands at judge_mirror().
+double mirror_rmse_bound(const Reference& reference, TensorName output, const Arithmetic& arithmetic) {
+  const bool conditional = arithmetic.rescaling == Rescaling::conditional;
+  const ElementType dtype = reference.problem().dtype;
+  const MirrorRule& rule = *std::find_if(std::begin(kMirrorRules), std::end(kMirrorRules),
+                                         [dtype](const MirrorRule& row) { return row.dtype == dtype; });
+  const ErrorBound& exact = reference.bound(output);
+  const TensorExtent extent = tensor_extent(reference.problem(), output);
+  const double unit = 2 * epsilon(extent.dtype) * exact.largest;
+  const double rows = static_cast<double>(extent.batch * extent.heads * extent.rows);
+  const double by_rule =
+      (conditional && output == out ? kIndependentFactor : rule.rmse_factor) * exact.standard_rmse +
+      exact.fp32_cost +
+      (exact.standard_max_abs + exponent_share(reference) * (2 * exact.least + unit)) / std::sqrt(rows);
+  const double by_sums = reference.by_sums(output, arithmetic.sum_error(dtype));
+  return std::max(by_rule, reference.inherited_by_delta(output) / (conditional ? 1 : 8)) + by_sums;
+}
+
 }  // namespace
 
 std::span<const TensorName> output_tensors(const AttentionProblem& problem, Direction direction) {
@@ -136,9 +190,7 @@ const Kernel& standard_kernel() {
 }
 
 const Kernel* mirror_of(const Kernel& kernel) {
-  for (const Kernel& mirror : cpu_kernels()) {
-    if (mirror.name == kernel.name) return nullptr;
-  }
+  if (!kernel.on_gpu()) return nullptr;
   for (const Kernel& mirror : cpu_kernels()) {
     if (mirror.algorithm == kernel.algorithm) return &mirror;
   }
@@ -216,20 +268,8 @@ TensorVerdict Reference::judge(TensorName output) const {
 }
 
 double Reference::coarseness() const {
-  if (problem().dtype == ElementType::fp32) return 0;  // P is not rounded
-  // The cost of an LSE is that of an exponent.
-  return std::min(1.0, bound(lse).fp32_cost / epsilon(problem().dtype));
+  return problem().dtype == ElementType::fp32 ? 0 : exponent_share(*this);  // in fp32 P is not rounded
 }
-
-namespace {
-constexpr double kLeastExp2 = 0x1p-126;  // a GPU's exp2 gives 0 below the least normal number
-constexpr double kDeviations = 4;        // of sums whose terms differ by chance
-
-/// An error of that size of P V, in one row.
-double by_value_sums(const TermScale& row, TensorName output, double sum_error) {
-  return output == out ? sum_error * row.sum : 0.0;
-}
-}  // namespace
 
 std::vector<MirrorBound> Reference::mirror_bounds(TensorName output, const Arithmetic& arithmetic) const {
   const std::vector<TermScale>& rows = scale_.rows(output == lse ? out : output);
@@ -287,52 +327,6 @@ double MirrorBound::at(double value) const {
   const double unit = one_ulp(dtype, std::abs(value));
   return std::max(unit, std::min(before_rounding + unit, most));
 }
-
-namespace {
-
-/// The largest difference as a share of its bound; `error` then names that element as the worst.
-/// @param largest_bound  takes the largest of the bounds
-double largest_share(const Tensor& kernel, const Tensor& mirror, std::span<const MirrorBound> bounds,
-                     ErrorReport& error, double& largest_bound) {
-  double largest = 0;
-  const std::int64_t cols = kernel.shape().elements() / static_cast<std::int64_t>(bounds.size());
-  for (std::int64_t i = 0; i < kernel.shape().elements(); ++i) {
-    const double value = kernel.get(i), expected = mirror.get(i), difference = std::abs(value - expected);
-    if (!std::isfinite(value) || !std::isfinite(expected)) continue;  // counted by compare()
-    const double allowed =
-        bounds[static_cast<std::size_t>(i / cols)].at(std::max(std::abs(value), std::abs(expected)));
-    largest_bound = std::max(largest_bound, allowed);
-    if (difference == 0 || difference <= largest * allowed) continue;
-    largest = difference / allowed;
-    if (error.non_finite > 0) continue;
-    error.worst_index = i;
-    error.worst_actual = value;
-    error.worst_expected = expected;
-  }
-  return largest;
-}
-
-/// The bound of a tensor's root mean square error: the rule stands at judge_mirror().
-double mirror_rmse_bound(const Reference& reference, TensorName output, const Arithmetic& arithmetic) {
-  const bool conditional = arithmetic.rescaling == Rescaling::conditional;
-  const ElementType dtype = reference.problem().dtype;
-  const MirrorRule& rule = *std::find_if(std::begin(kMirrorRules), std::end(kMirrorRules),
-                                         [dtype](const MirrorRule& row) { return row.dtype == dtype; });
-  // The cost of an LSE is that of an exponent.
-  const double exponent_share = std::min(1.0, reference.bound(lse).fp32_cost / epsilon(dtype));
-  const ErrorBound& exact = reference.bound(output);
-  const TensorExtent extent = tensor_extent(reference.problem(), output);
-  const double unit = 2 * epsilon(extent.dtype) * exact.largest;
-  const double rows = static_cast<double>(extent.batch * extent.heads * extent.rows);
-  const double by_rule =
-      (conditional && output == out ? kIndependentFactor : rule.rmse_factor) * exact.standard_rmse +
-      exact.fp32_cost +
-      (exact.standard_max_abs + exponent_share * (2 * exact.least + unit)) / std::sqrt(rows);
-  const double by_sums = reference.by_sums(output, arithmetic.sum_error(dtype));
-  return std::max(by_rule, reference.inherited_by_delta(output) / (conditional ? 1 : 8)) + by_sums;
-}
-
-}  // namespace
 
 Verdict judge_mirror(const Reference& reference, const TensorSet& kernel, const TensorSet& mirror,
                      Direction direction, const Arithmetic& arithmetic) {

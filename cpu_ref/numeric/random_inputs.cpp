@@ -6,6 +6,7 @@
 #include <limits>
 #include <numbers>
 
+#include "common/nearest_names.hpp"
 #include "cpu_ref/numeric/descales.hpp"
 #include "cpu_ref/numeric/numeric.hpp"
 #include "cpu_ref/numeric/philox.hpp"
@@ -58,10 +59,7 @@ void poison_padding(Tensor& tensor, const AttentionProblem& problem) {
 std::string_view to_string(InputKind kind) { return kInputKindNames[static_cast<std::size_t>(kind)]; }
 
 InputKind parse_input_kind(std::string_view text) {
-  for (InputKind kind : kInputKinds) {
-    if (to_string(kind) == text) return kind;
-  }
-  throw BadInput("inputs", std::string(text), "must be normal, outlier, equal-rows or huge-scale");
+  return value_named<InputKind>("inputs", text, kInputKindNames);
 }
 
 float random_normal(std::uint64_t seed, TensorName tensor, std::int64_t index) {

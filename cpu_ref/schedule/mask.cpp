@@ -184,7 +184,9 @@ TileRuns Mask::kv_tiles_of(TileShape tile, Interval queries, bool ragged) const 
     if (rows.end <= rows.begin) continue;
     const TileRange tiles =
         detail::kv_tiles_of_rows(region, tile, rows.begin, rows.end - 1, ragged || rows != queries);
-    if (!tiles.empty()) visits.push_back({&region, tiles});
+    if (tiles.empty()) continue;
+    if (regions_.size() == 1) return tiles;
+    visits.push_back({&region, tiles});
   }
   return join_visits(visits, [&](int n_block) {
     const Interval keys{n_block * tile.block_n, (n_block + 1) * tile.block_n};
@@ -212,7 +214,9 @@ TileRuns Mask::q_tiles(TileShape tile, int n_block) const {
     if (columns.end <= columns.begin) continue;
     const TileRange tiles = detail::q_tiles_of_keys<false>(region, tile, columns.begin, columns.end - 1,
                                                            columns == keys ? keys.end : 0);
-    if (!tiles.empty()) visits.push_back({&region, tiles});
+    if (tiles.empty()) continue;
+    if (regions_.size() == 1) return tiles;
+    visits.push_back({&region, tiles});
   }
   return join_visits(visits, [&](int m_block) {
     const Interval queries{m_block * tile.block_m, min_of(seqlen_q_, (m_block + 1) * tile.block_m)};

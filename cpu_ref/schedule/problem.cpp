@@ -37,14 +37,18 @@ int window_side(std::int64_t side) {
 std::string_view to_string(ElementType type) { return kElementTypeNames[static_cast<std::size_t>(type)]; }
 
 ElementType parse_element_type(std::string_view text) {
-  for (ElementType type : kElementTypes) {
-    if (to_string(type) == text) return type;
-  }
-  throw BadInput("dtype", std::string(text), "must be fp32, fp16, bf16, fp8e4m3 or fp8e5m2");
+  return value_named<ElementType>("dtype", text, kElementTypeNames);
 }
 
 std::string_view to_string(Direction direction) {
   return direction == Direction::forward ? "forward" : "backward";
+}
+
+std::vector<Direction> parse_directions(const std::string& field, const std::string& text) {
+  if (text == "fwd") return {Direction::forward};
+  if (text == "bwd") return {Direction::backward};
+  if (text == "fwd+bwd") return {Direction::forward, Direction::backward};
+  throw BadInput(field, "'" + text + "'", "must be fwd, bwd or fwd+bwd");
 }
 
 double AttentionProblem::scale() const {

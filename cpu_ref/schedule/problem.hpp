@@ -38,6 +38,8 @@ ElementType parse_element_type(std::string_view text);
 
 enum class Direction : std::uint8_t { forward, backward };
 std::string_view to_string(Direction direction);
+/// Those of "fwd", "bwd" or "fwd+bwd". @throws BadInput for the field
+std::vector<Direction> parse_directions(const std::string& field, const std::string& text);
 
 /// Matrix products over entries of the score matrix, by the dimension of their rows: head_dim of S, dQ and
 /// dK, that of values of O, dP and dV.

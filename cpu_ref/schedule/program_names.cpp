@@ -1,120 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tensors, passes, orders and scans are called, and back.
-#include <array>
-#include <initializer_list>
-#include <string>
+// What tensors, passes, orders and scans are called, and back: names in the order of the values.
+#include "cpu_ref/schedule/program_names.hpp"
 
-#include "cpu_ref/schedule/tile_program.hpp"
+#include <array>
+
+#include "common/nearest_names.hpp"
+#include "cpu_ref/schedule/tensors.hpp"
 
 namespace tilescope {
 namespace {
 
-constexpr std::array<std::string_view, kNumTensors> kTensorNames = {
+constexpr std::array<std::string_view, kNumTensors> kTensors = {
     "q",      "k",     "v",      "out",     "lse",         "row_max",     "row_sum",      "dout",
     "delta",  "dq",    "dk",     "dv",      "out_accum",   "dq_accum",    "dk_accum",     "dv_accum",
     "scores", "probs", "dprobs", "dscores", "out_partial", "lse_partial", "alibi_slopes", "sink",
     "dsink"};
-
-constexpr std::string_view kPassNames[] = {"forward", "delta",   "dkdv",    "dq",      "dkdvdq", "dqdkdv",
-                                           "init",    "convert", "scores",  "softmax", "output", "dv",
-                                           "dprobs",  "dscores", "dq_gemm", "dk_gemm", "combine"};
-
-/// Which of the values has the name `text`.
-/// @throws BadInput  "FIELD = TEXT: must be ALLOWED"
-template <typename Value>
-Value value_named(std::string_view text, std::initializer_list<Value> values, const char* field,
-                  const char* allowed) {
-  for (const Value value : values) {
-    if (to_string(value) == text) return value;
-  }
-  throw BadInput(field, std::string(text), std::string("must be ") + allowed);
-}
+constexpr std::array<std::string_view, kNumPasses> kPasses = {
+    "forward", "delta",  "dkdv", "dq",     "dkdvdq",  "dqdkdv",  "init",    "convert", "scores",
+    "softmax", "output", "dv",   "dprobs", "dscores", "dq_gemm", "dk_gemm", "combine"};
+constexpr std::string_view kAccesses[] = {"load", "store", "reduce", "first store, then reduce"};
+constexpr std::string_view kAlgorithms[] = {"standard", "flash1", "flash2"};
+constexpr std::string_view kBackwardOrders[] = {"split", "fused", "q-outer", "single-launch", "ordered"};
+constexpr std::string_view kFp8Sums[] = {"fp32", "two-level", "fast"};
+constexpr std::string_view kVariants[] = {"own",    "no-ping-pong",  "no-overlap",
+                                          "serial", "unspecialised", "normalised"};
+constexpr std::string_view kDqStarts[] = {"cleared", "in-order", "claimed"};
+constexpr std::string_view kTileOrders[] = {"row-major", "longest-first", "head-swizzled"};
+constexpr std::string_view kScans[] = {"ascending", "descending", "sawtooth"};
 
 }  // namespace
 
-std::string_view to_string(TensorName name) { return kTensorNames[static_cast<std::size_t>(name)]; }
+std::string_view to_string(TensorName name) { return kTensors[static_cast<std::size_t>(name)]; }
 
-std::string_view to_string(AccessKind kind) {
-  constexpr std::string_view names[] = {"load", "store", "reduce", "first store, then reduce"};
-  return names[static_cast<std::size_t>(kind)];
+std::string_view to_string(AccessKind kind) { return kAccesses[static_cast<std::size_t>(kind)]; }
+
+std::string_view to_string(PassName pass) { return kPasses[static_cast<std::size_t>(pass)]; }
+PassName parse_pass_name(std::string_view text) { return value_named<PassName>("pass", text, kPasses); }
+
+std::string_view to_string(Algorithm algorithm) { return kAlgorithms[static_cast<std::size_t>(algorithm)]; }
+Algorithm parse_algorithm(std::string_view text) {
+  return value_named<Algorithm>("algorithm", text, kAlgorithms);
 }
 
-std::string_view to_string(PassName pass) { return kPassNames[static_cast<std::size_t>(pass)]; }
-
-PassName parse_pass_name(std::string_view text) {
-  for (std::size_t i = 0; i < std::size(kPassNames); ++i) {
-    if (kPassNames[i] == text) return static_cast<PassName>(i);
-  }
-  throw BadInput("pass", std::string(text), "not the name of a pass");
-}
-
-std::string_view to_string(Algorithm algorithm) {
-  constexpr std::string_view names[] = {"standard", "flash1", "flash2"};
-  return names[static_cast<std::size_t>(algorithm)];
-}
-
-std::string_view to_string(BackwardOrder order) {
-  constexpr std::string_view names[] = {"split", "fused", "q-outer", "single-launch", "ordered"};
-  return names[static_cast<std::size_t>(order)];
-}
-
+std::string_view to_string(BackwardOrder order) { return kBackwardOrders[static_cast<std::size_t>(order)]; }
 BackwardOrder parse_backward_order(std::string_view text) {
-  using enum BackwardOrder;
-  return value_named(text, {split, fused, q_outer, single_launch, ordered}, "backward",
-                     "split, fused, q-outer, single-launch or ordered");
+  return value_named<BackwardOrder>("backward", text, kBackwardOrders);
 }
 
-std::string_view to_string(Fp8Sums sums) {
-  constexpr std::string_view names[] = {"fp32", "two-level", "fast"};
-  return names[static_cast<std::size_t>(sums)];
-}
+std::string_view to_string(Fp8Sums sums) { return kFp8Sums[static_cast<std::size_t>(sums)]; }
+Fp8Sums parse_fp8_sums(std::string_view text) { return value_named<Fp8Sums>("fp8-sums", text, kFp8Sums); }
 
-Fp8Sums parse_fp8_sums(std::string_view text) {
-  using enum Fp8Sums;
-  return value_named(text, {fp32, two_level, fast}, "fp8-sums", "fp32, two-level or fast");
-}
+std::string_view to_string(Variant variant) { return kVariants[static_cast<std::size_t>(variant)]; }
+Variant parse_variant(std::string_view text) { return value_named<Variant>("variant", text, kVariants); }
 
-std::string_view to_string(Variant variant) {
-  constexpr std::string_view names[] = {"own",    "no-ping-pong",  "no-overlap",
-                                        "serial", "unspecialised", "normalised"};
-  return names[static_cast<std::size_t>(variant)];
-}
+std::string_view to_string(DqStart start) { return kDqStarts[static_cast<std::size_t>(start)]; }
+DqStart parse_dq_start(std::string_view text) { return value_named<DqStart>("dq-start", text, kDqStarts); }
 
-Variant parse_variant(std::string_view text) {
-  using enum Variant;
-  return value_named(text, {own, no_ping_pong, no_overlap, serial, unspecialised, normalised}, "variant",
-                     "own, no-ping-pong, no-overlap, serial, unspecialised or normalised");
-}
-
-std::string_view to_string(DqStart start) {
-  constexpr std::string_view names[] = {"cleared", "in-order", "claimed"};
-  return names[static_cast<std::size_t>(start)];
-}
-
-DqStart parse_dq_start(std::string_view text) {
-  using enum DqStart;
-  return value_named(text, {cleared, in_order, claimed}, "dq-start", "cleared, in-order or claimed");
-}
-
-std::string_view to_string(TileOrder order) {
-  constexpr std::string_view names[] = {"row-major", "longest-first", "head-swizzled"};
-  return names[static_cast<std::size_t>(order)];
-}
-
+std::string_view to_string(TileOrder order) { return kTileOrders[static_cast<std::size_t>(order)]; }
 TileOrder parse_tile_order(std::string_view text) {
-  using enum TileOrder;
-  return value_named(text, {row_major, longest_first, head_swizzled}, "order",
-                     "row-major, longest-first or head-swizzled");
+  return value_named<TileOrder>("order", text, kTileOrders);
 }
 
-std::string_view to_string(Scan scan) {
-  constexpr std::string_view names[] = {"ascending", "descending", "sawtooth"};
-  return names[static_cast<std::size_t>(scan)];
-}
-
-Scan parse_scan(std::string_view text) {
-  using enum Scan;
-  return value_named(text, {ascending, descending, sawtooth}, "scan", "ascending, descending or sawtooth");
-}
+std::string_view to_string(Scan scan) { return kScans[static_cast<std::size_t>(scan)]; }
+Scan parse_scan(std::string_view text) { return value_named<Scan>("scan", text, kScans); }
 
 }  // namespace tilescope

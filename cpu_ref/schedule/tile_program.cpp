@@ -41,9 +41,8 @@ int TileProgram::kv_tiles_before(int batch, int m_block, int n_block) const {
   return problem.mask_of(batch).kv_tiles(access_tile(), m_block).count_before(n_block);
 }
 
-TileRuns TileProgram::inner_tiles(int batch, int block) const {
+TileRuns TileProgram::inner_tiles(const Mask& mask, int block) const {
   if (name == PassName::combine) return TileRange{0, splits.count, 0, splits.count};
-  const Mask mask = dense ? problem.no_mask() : problem.mask_of(batch);
   if (pack_gqa) return mask.packed_kv_tiles(tile, static_cast<int>(q_rows()), block);
   return axis == Axis::q ? mask.kv_tiles(tile, block) : mask.q_tiles(tile, block);
 }
@@ -58,9 +57,8 @@ TileShape TileProgram::access_tile() const {
   return axis == Axis::q ? TileShape{tile.block_m, part.block_n} : TileShape{part.block_m, tile.block_n};
 }
 
-TileRuns TileProgram::inner_slices(int batch, int block) const {
-  if (diagonal_slices == 1) return inner_tiles(batch, block);
-  const Mask mask = problem.mask_of(batch);
+TileRuns TileProgram::inner_slices(const Mask& mask, int block) const {
+  if (diagonal_slices == 1) return inner_tiles(mask, block);
   return axis == Axis::q ? mask.kv_tiles(access_tile(), block) : mask.q_tiles(access_tile(), block);
 }
 
@@ -82,10 +80,9 @@ std::int64_t TileProgram::visited_tiles() const {
   if (phases.empty()) return 0;
   std::int64_t tiles = 0;
   problem.for_each_length([&](std::int64_t entries, std::int64_t entry) {
+    const Mask mask = walked_mask(entry);
     std::int64_t here = 0;
-    for (int block = 0; block < num_blocks(); ++block) {
-      here += inner_tiles(static_cast<int>(entry), block).count();
-    }
+    for (int block = 0; block < num_blocks(); ++block) here += inner_tiles(mask, block).count();
     tiles += here * entries;
   });
   return tiles * q_heads();

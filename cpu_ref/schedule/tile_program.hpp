@@ -7,24 +7,16 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "cpu_ref/schedule/boxes.hpp"
 #include "cpu_ref/schedule/problem.hpp"
+#include "cpu_ref/schedule/program_names.hpp"
 #include "cpu_ref/schedule/splits.hpp"
 #include "cpu_ref/schedule/tensors.hpp"
 #include "cpu_ref/schedule/tile_schedule.hpp"
 
 namespace tilescope {
-
-enum class AccessKind : std::uint8_t {
-  load,
-  store,
-  reduce,
-  store_then_reduce,  // a store by whoever comes to the tile first, a reduction by the others
-};
-std::string_view to_string(AccessKind kind);
 
 /// One tile crossing the boundary between an SM and the memory beyond it.
 struct TileAccess {
@@ -60,32 +52,6 @@ struct Operand {
   bool operator==(const Operand&) const = default;
 };
 
-enum class PassName : std::uint8_t {
-  // flash1, flash2
-  forward,
-  delta,
-  dkdv,
-  dq,
-  dkdvdq,  // owns kv tiles: dK and dV on chip, dQ reduced
-  dqdkdv,  // owns q tiles: dQ on chip, dK and dV reduced
-  init,
-  convert,
-  // standard (Algorithms 0 and 3, one pass a line)
-  scores,
-  softmax,
-  output,
-  dv,
-  dprobs,
-  dscores,
-  dq_gemm,
-  dk_gemm,
-  // flash2, where the keys are split
-  combine,
-};
-inline constexpr int kNumPasses = static_cast<int>(PassName::combine) + 1;
-std::string_view to_string(PassName pass);
-PassName parse_pass_name(std::string_view text);
-
 /// How the CTAs of a pass come by their blocks.
 enum class HandOut : std::uint8_t {
   to_who_retires,  // a CTA has one block; the next CTA begins where one has retired
@@ -99,41 +65,6 @@ struct PassLaunch {
   int stages = 0;  // tiles of a streamed operand that are in shared memory at a time
   bool operator==(const PassLaunch&) const = default;
 };
-
-/// How a forward pass sums its products of fp8. Those of other types are summed in fp32.
-enum class Fp8Sums : std::uint8_t {
-  fp32,
-  two_level,  // those of a tile as Hopper's tensor cores do (fp8_matmul.hpp), P V of the tiles in fp32
-  fast,       // all as the tensor cores do
-};
-std::string_view to_string(Fp8Sums sums);
-Fp8Sums parse_fp8_sums(std::string_view text);
-
-/// How a forward pass departs from what its kernel does by itself, so that the worth of one technique is seen
-/// with all else the same.
-enum class Variant : std::uint8_t {
-  own,
-  no_ping_pong,   // warpgroups issue products as they come to them, not in turn
-  no_overlap,     // a softmax begins when all products are done that its own warpgroup has issued
-  serial,         // both of these
-  unspecialised,  // one of the threads that compute loads as well
-  normalised,     // O is normalised at each step, as FlashAttention-1 does, not once at the end
-};
-std::string_view to_string(Variant variant);
-Variant parse_variant(std::string_view text);
-
-/// How the sums of dQ begin that kv tiles add to in memory. Where one of them stores, nobody clears the sums:
-/// the delta pass clears flags instead, in dq, which convert overwrites, and convert reads no sums of q tiles
-/// that see no key.
-enum class DqStart : std::uint8_t {
-  cleared,   // as zeros, in the delta pass
-  in_order,  // the first of a q tile's kv tiles stores its part and says so by flags, which the others wait
-             // for
-  claimed,   // whichever comes first does: it claims the q tile by flags. In whatever order CTAs run, nobody
-             // waits for one that has not begun
-};
-std::string_view to_string(DqStart start);
-DqStart parse_dq_start(std::string_view text);
 
 /// What one CTA does. For the q axis and one block a CTA:
 ///
@@ -218,8 +149,11 @@ struct TileProgram {
   int inner_tile(const CtaWork& work, const TileRuns& tiles, int block, int step) const {
     return tiles[scan_tile(scan, {0, tiles.count()}, whole_head ? block : work.wave_parity, step)];
   }
+  /// What decides which tiles are visited in a batch entry: made once for many blocks.
+  Mask walked_mask(std::int64_t batch) const { return dense ? problem.no_mask() : problem.mask_of(batch); }
   /// Inner tiles that block `block` visits in a batch entry, in all splits; of combine the splits.
-  TileRuns inner_tiles(int batch, int block) const;
+  TileRuns inner_tiles(const Mask& mask, int block) const;
+  TileRuns inner_tiles(int batch, int block) const { return inner_tiles(walked_mask(batch), block); }
   /// Those that a CTA visits of one of its blocks.
   TileRuns inner_tiles(const CtaWork& work, int block) const {
     return split_tiles(inner_tiles(work.batch, block), work.split);
@@ -230,7 +164,8 @@ struct TileProgram {
   }
   /// The slices of inner tiles that it accesses, counted from the first tile's first: all of its tiles, but
   /// for those of masked tiles that the mask hides whole.
-  TileRuns inner_slices(int batch, int block) const;
+  TileRuns inner_slices(const Mask& mask, int block) const;
+  TileRuns inner_slices(int batch, int block) const { return inner_slices(walked_mask(batch), block); }
   TileRuns inner_slices(const CtaWork& work, int block) const {
     return split_tiles(inner_slices(work.batch, block), work.split);
   }
@@ -271,29 +206,6 @@ struct TileProgram {
   /// those of K and V to the keys that are no padding. `head` is a query head.
   TileAccess access(const Operand& operand, int batch, int head, int m_block, int n_block) const;
 };
-
-enum class Algorithm : std::uint8_t { standard, flash1, flash2 };
-std::string_view to_string(Algorithm algorithm);
-
-/// The orders of FlashAttention-2's backward pass.
-enum class BackwardOrder : std::uint8_t {
-  split,          // delta, dkdv, dq: seven matmuls, no reductions, deterministic on any machine
-  fused,          // delta, dkdvdq (dQ reduced into fp32), convert: five matmuls
-  q_outer,        // init, dqdkdv (dK and dV reduced into fp32), convert
-  single_launch,  // the passes of split, with dkdv and dq in one launch: a CTA has keys, and then queries
-  ordered,        // as fused, but kv tiles add to dQ one after the other: deterministic on any machine
-};
-std::string_view to_string(BackwardOrder order);
-BackwardOrder parse_backward_order(std::string_view text);
-
-/// "row-major", "longest-first", "head-swizzled".
-std::string_view to_string(TileOrder order);
-/// @throws BadInput
-TileOrder parse_tile_order(std::string_view text);
-/// "ascending", "descending", "sawtooth".
-std::string_view to_string(Scan scan);
-/// @throws BadInput
-Scan parse_scan(std::string_view text);
 
 /// The choices of one pass.
 struct PassOptions {

@@ -216,10 +216,6 @@ std::vector<std::int64_t> DeviceRanks::memory_bytes() const {
   return bytes;
 }
 
-std::string DeviceRanks::transport_version() const {
-  return state_->shared.nccl != nullptr ? state_->shared.nccl->version() : "";
-}
-
 struct OneDevice::State {
   int device;
   PassRunner runner;

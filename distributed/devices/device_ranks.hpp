@@ -67,8 +67,6 @@ class DeviceRanks {
   std::string_view kernel() const;
   /// Memory of the buffers, by rank; 0 of other processes'. [bytes]
   std::vector<std::int64_t> memory_bytes() const;
-  /// NCCL's version, or nothing.
-  std::string transport_version() const;
 
  private:
   template <typename Visitor>

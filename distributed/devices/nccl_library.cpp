@@ -43,7 +43,6 @@ struct NcclRanks::State {
     if (symbol == nullptr) throw MachineLacks(std::string("libnccl has no ") + name);
     return reinterpret_cast<Function*>(symbol);
   }
-  decltype(&ncclGetVersion) get_version = find<decltype(ncclGetVersion)>("ncclGetVersion");
   decltype(&ncclCommInitAll) comm_init_all = find<decltype(ncclCommInitAll)>("ncclCommInitAll");
   decltype(&ncclGetUniqueId) unique_id = find<decltype(ncclGetUniqueId)>("ncclGetUniqueId");
   decltype(&ncclCommInitRank) comm_init_rank = find<decltype(ncclCommInitRank)>("ncclCommInitRank");
@@ -159,12 +158,6 @@ NcclRanks::NcclRanks(ProcessGroup& processes, int device)
 }
 
 NcclRanks::~NcclRanks() = default;
-std::string NcclRanks::version() const {
-  int code = 0;
-  state_->check(state_->get_version(&code), "asking for NCCL's version");
-  return std::to_string(code / 10000) + "." + std::to_string(code / 100 % 100) + "." +
-         std::to_string(code % 100);
-}
 
 void NcclRanks::begin_group() { state_->check(state_->group_start(), "ncclGroupStart"); }
 void NcclRanks::end_group() { state_->check(state_->group_end(), "ncclGroupEnd"); }
@@ -203,7 +196,6 @@ namespace {
 NcclRanks::NcclRanks(int) { refuse(); }
 NcclRanks::NcclRanks(ProcessGroup&, int) { refuse(); }
 NcclRanks::~NcclRanks() = default;
-std::string NcclRanks::version() const { return ""; }
 void NcclRanks::begin_group() {}
 void NcclRanks::end_group() {}
 void NcclRanks::send(int, int, const void*, std::size_t, cudaStream_t) {}

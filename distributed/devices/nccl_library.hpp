@@ -26,8 +26,6 @@ class NcclRanks {
   NcclRanks(const NcclRanks&) = delete;
   NcclRanks& operator=(const NcclRanks&) = delete;
 
-  std::string version() const;  // "2.28.9"
-
   /// Stand round the sends and receives of one group, in the thread of their rank.
   void begin_group();
   void end_group();

@@ -21,7 +21,6 @@ void DeviceRanks::fill() {}
 double DeviceRanks::run(int, int, WorkShare) { return 0; }
 std::string_view DeviceRanks::kernel() const { return ""; }
 std::vector<std::int64_t> DeviceRanks::memory_bytes() const { return {}; }
-std::string DeviceRanks::transport_version() const { return ""; }
 
 struct OneDevice::State {};
 

@@ -29,12 +29,7 @@ std::string_view summary_of(LinkSchedule schedule) {
 }
 
 LinkSchedule parse_link_schedule(const std::string& name) {
-  std::vector<std::string> names;
-  for (const LinkSchedule schedule : kLinkSchedules) {
-    if (to_string(schedule) == name) return schedule;
-    names.emplace_back(to_string(schedule));
-  }
-  throw unknown_name("schedule", name, names);
+  return static_cast<LinkSchedule>(&find_named(kSchedules, "schedule", name) - &kSchedules[0]);
 }
 
 bool has_query_rows(TensorName tensor) { return tensor_extent({}, tensor).indexing == TileIndexing::m; }

@@ -28,8 +28,6 @@ class Mbarrier {
   /// Whether the phase of that parity, the current one or the one before, is over.
   bool is_over(std::uint32_t parity) const { return (phase_ & 1) != (parity & 1); }
   std::uint32_t phase() const { return phase_; }  // how many are over
-  std::uint32_t pending_arrivals() const { return pending_; }
-  std::int32_t pending_bytes() const { return bytes_; }
 
  private:
   void count_bytes(std::int64_t change);

@@ -59,15 +59,8 @@ std::int64_t ctas_of(const std::vector<Job>& jobs) {
 
 }  // namespace
 
-std::vector<Direction> parse_passes(const std::string& text) {
-  if (text == "fwd") return {Direction::forward};
-  if (text == "bwd") return {Direction::backward};
-  if (text == "fwd+bwd") return {Direction::forward, Direction::backward};
-  throw BadInput("passes", "'" + text + "'", "must be fwd, bwd or fwd+bwd");
-}
-
 std::string simulate(const ModelRequest& request, const nanobind::object& progress) {
-  const std::vector<Direction> directions = parse_passes(request.passes);
+  const std::vector<Direction> directions = parse_directions("passes", request.passes);
   const Machine machine = load_machine(request.machine);
   SimulationOptions options{.pages = parse_page_placement(request.pages),
                             .replay = request.replay,
@@ -94,7 +87,7 @@ std::string simulate(const ModelRequest& request, const nanobind::object& progre
 std::string advise(const std::vector<std::string>& argv, const AttentionProblem& problem,
                    const KernelUse& use, const std::string& machine_name, const std::string& passes) {
   const Machine machine = load_machine(machine_name);
-  const std::vector<Direction> directions = parse_passes(passes);
+  const std::vector<Direction> directions = parse_directions("passes", passes);
   const Kernel& kernel = kernel_of(use, problem, directions, machine);
   RunRecord record = start_record(argv);
   for (const Direction direction : directions) {
@@ -112,7 +105,7 @@ std::pair<std::string, std::vector<std::string>> simulate_gpus(const RankRequest
     for (const std::string& name : request.schedules)
       schedules.push_back({parse_link_schedule(name), gpus, request.ulysses});
   }
-  const std::vector<Direction> directions = parse_passes(request.passes);
+  const std::vector<Direction> directions = parse_directions("passes", request.passes);
   const RankModel model =
       rank_model(load_machine(request.machine), request.problem, directions,
                  {request.link_bytes_per_second, request.flops_per_second}, rank_kernels());
@@ -159,8 +152,8 @@ std::string explain(const std::vector<std::string>& argv, const std::string& sou
   if (all.size() > 1) {
     throw BadInput(source, std::to_string(all.size()) + " runs", "must be a record of one run");
   }
-  return to_json_text(
-      explain_record(argv, source, all.front().kernels, choice, {problem, parse_passes(passes)}));
+  return to_json_text(explain_record(argv, source, all.front().kernels, choice,
+                                     {problem, parse_directions("passes", passes)}));
 }
 
 std::pair<std::string, bool> diff(const std::string& base_source, const std::string& base,

@@ -83,7 +83,4 @@ std::string counters_of(const std::string& chip);
 /// Versions, and what this build and this machine can.
 std::string info();
 
-/// @throws BadInput
-std::vector<Direction> parse_passes(const std::string& text);
-
 }  // namespace tilescope::python

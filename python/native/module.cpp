@@ -34,16 +34,13 @@ void bind_emulation(nb::module_& module);  // what runs kernels on the emulated 
 
 namespace {
 
-/// Why there are no counters, in a word.
+/// Why there are no counters, in a word, by the CUptiResult.
 std::string reason_of(const CountersUnavailable& error) {
-  struct Reason {
-    int code;  // a CUptiResult
-    const char* word;
-  };
-  constexpr Reason kReasons[] = {{23, "busy"},       {26, "busy"},    {33, "virtual"}, {35, "permission"},
-                                 {39, "subscriber"}, {40, "virtual"}, {43, "virtual"}};
-  for (const Reason& reason : kReasons) {
-    if (reason.code == error.code()) return reason.word;
+  constexpr std::pair<int, const char*> kReasons[] = {{23, "busy"},       {26, "busy"},       {33, "virtual"},
+                                                      {35, "permission"}, {39, "subscriber"}, {40, "virtual"},
+                                                      {43, "virtual"}};
+  for (const auto& [code, word] : kReasons) {
+    if (code == error.code()) return word;
   }
   return "no_device";
 }
@@ -103,8 +100,6 @@ void translate(const std::exception_ptr& thrown, void*) {
   }
 }
 
-ElementType element_type(const std::string& name) { return parse_element_type(name); }
-
 /// @throws BadInput from validate()
 AttentionProblem make_problem(std::int64_t batch, std::int64_t heads, std::int64_t heads_kv,
                               std::int64_t seqlen_q, std::int64_t seqlen_k, std::int64_t head_dim,
@@ -115,27 +110,16 @@ AttentionProblem make_problem(std::int64_t batch, std::int64_t heads, std::int64
                               std::optional<std::array<int, 2>> descale_block, const std::string& mask,
                               const std::map<std::string, double>& score_mods, std::int64_t head_dim_v,
                               std::int64_t page_size, const std::string& kv_dtype, bool shared_kv) {
-  AttentionProblem problem{batch,
-                           heads,
-                           heads_kv,
-                           seqlen_q,
-                           seqlen_k,
-                           head_dim,
-                           element_type(dtype),
-                           causal,
-                           window[0],
-                           window[1],
-                           scale,
-                           dropout,
-                           seed,
-                           std::move(key_lengths),
-                           {parse_descale("descale_q", descale_q), parse_descale("descale_k", descale_k),
-                            parse_descale("descale_v", descale_v)}};
+  AttentionProblem problem{
+      batch,  heads,     heads_kv,  seqlen_q, seqlen_k, head_dim, parse_element_type(dtype),
+      causal, window[0], window[1], scale,    dropout,  seed,     std::move(key_lengths)};
+  problem.descales = {parse_descale("descale_q", descale_q), parse_descale("descale_k", descale_k),
+                      parse_descale("descale_v", descale_v)};
   if (!mask.empty()) problem.mask = parse_mask("mask", mask);
   problem.head_dim_v = head_dim_v == head_dim ? 0 : head_dim_v;
   problem.page_size = page_size;
   problem.shared_kv = shared_kv;
-  if (!kv_dtype.empty() && kv_dtype != dtype) problem.kv_dtype = element_type(kv_dtype);
+  if (!kv_dtype.empty() && kv_dtype != dtype) problem.kv_dtype = parse_element_type(kv_dtype);
   for (const auto& [name, number] : score_mods) set_score_mod(problem.score_mods, name, number);
   if (descale_block) problem.descales.block = {(*descale_block)[0], (*descale_block)[1]};
   validate(problem);

@@ -55,7 +55,8 @@ from .model import (
 from .paged import paged_attention
 from .problem import Problem
 from .program import bench, ceilings, injection_library, profile_command, verify
-from .records import Diff, Figure, Record, Report, load
+from .records import Record, load
+from .reports import Diff, Figure, Report
 from .traces import Timeline
 
 __version__: str = _native.__version__

@@ -14,7 +14,8 @@ from . import _native
 from .errors import bad_input
 from .kernel_use import kernel_use
 from .problem import Problem, problems_of
-from .records import Diff, Record, Report, load
+from .records import Record, load
+from .reports import Diff, Report
 from .tables import catalogue
 
 if TYPE_CHECKING:

@@ -104,7 +104,7 @@ TEST_CASE("every command that prints tables has them in every format, and its se
       {"simulate", "--gpus", "2", "--schedule", "ring,zigzag", "--seqlen", "1k", "--dtype", "fp16"},
       {"compare", "cpu:flash1", "cpu:flash2", "--seqlen", "256"},
       {"diff", "base.json", "new.json", "--allow-gone"},
-      {"bench", "--seqlen", "64", "--kernel", "cpu:flash2", "--seconds", "0.01"},
+      {"bench", "--seqlen", "64", "--kernel", "cpu:flash2", "--seconds", "0.001"},
       {"ceilings", "--from", TILESCOPE_SOURCE_DIR "/reports/profiler/h200-ceilings.json.gz"},
       {"explain", TILESCOPE_SOURCE_DIR "/reports/foreign/mha.json.gz", "--batch", "2", "--heads", "16",
        "--seqlen", "4096", "--head-dim", "128", "--dtype", "fp16", "--kernel-filter", "flash"},

@@ -264,10 +264,7 @@ AttentionProblem ProblemOptions::in_type_of(const std::vector<const Kernel*>& ke
 }
 
 std::vector<Direction> ProblemOptions::directions() const {
-  if (!pass_ || *pass_ == "fwd") return {Direction::forward};
-  if (*pass_ == "bwd") return {Direction::backward};
-  if (*pass_ == "fwd+bwd") return {Direction::forward, Direction::backward};
-  throw BadInput("pass", "'" + *pass_ + "'", "must be fwd, bwd or fwd+bwd");
+  return parse_directions("pass", pass_.value_or("fwd"));
 }
 
 }  // namespace tilescope::cli

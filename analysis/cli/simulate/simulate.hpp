@@ -146,6 +146,14 @@ std::string model_line(const RunEntry& run, const ModelShape& model, bool name_m
 Output pass_table(const RunEntry& run, Direction direction, const Machine& machine,
                   const std::vector<PlannedPass>& planned);
 
+/// Predicted times, and how far to trust them; empty where no run has one.
+std::string predicted_line(const std::vector<RunEntry>& runs, Direction direction,
+                           const std::vector<SimulateJob>& jobs, bool several_machines);
+
+/// What of the bytes at SM<->L2 belongs to no tile.
+std::string beside_tiles_lines(const RunEntry& run, Direction direction,
+                               const std::vector<PlannedPass>& planned);
+
 /// A line for each direction of each run: bytes at both boundaries, and over what must be moved.
 Output simulated_sweep_table(const std::vector<RunEntry>& runs);
 

@@ -12,6 +12,7 @@
 #include "analysis/cli/text_table.hpp"
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/counts/direction_total.hpp"
+#include "analysis/model/counts/lower_bounds.hpp"
 #include "analysis/model/counts/roofline.hpp"
 #include "common/number_format.hpp"
 
@@ -240,6 +241,84 @@ std::string model_line(const RunEntry& run, const ModelShape& model, bool name_m
     text += wrapped(sentence);
   }
   return text;
+}
+
+std::string beside_tiles_lines(const RunEntry& run, Direction direction,
+                               const std::vector<PlannedPass>& planned) {
+  std::string text;
+  for (const auto& [planned_direction, program] : planned) {
+    if (planned_direction != direction) continue;
+    const ClosedFormBytes all = closed_form_bytes(program);
+    std::int64_t filled = 0, asked = all.sm_l2_read_bytes, told = all.sm_l2_write_bytes;
+    for (const TensorTraffic& tensor : tensor_traffic(program)) {
+      filled += tensor.filled_bytes;
+      asked -= tensor.load_bytes + tensor.filled_bytes;
+      told -= tensor.store_bytes + tensor.reduce_bytes;
+    }
+    for (const PassRecord& pass : run.passes) {
+      if (pass.name != to_string(program.name)) continue;
+      const bool tables = program.bit_reads > 0;
+      if (filled > 0) {
+        text += fmt::format("  {}: {} of these reads are {}\n", pass.name, in_bytes(filled).text,
+                            tables ? "what sectors hold beside numbers of heads"
+                                   : "zeros beyond tensors and parts of sectors");
+      }
+      if (asked + told > 0) {
+        text += fmt::format("  {}: {} take {} of these reads, {} of the writes\n", pass.name,
+                            tables                          ? "tables of visited tiles"
+                            : program.problem.page_size > 0 ? "entries of the page table, a sector a tile,"
+                            : program.problem.kv_dtype      ? "descales, a sector each,"
+                                                            : "flags and counters of CTAs",
+                            in_bytes(asked).text, in_bytes(told).text);
+      }
+    }
+  }
+  return text;
+}
+
+std::string bound_lines(const RunEntry& run, Direction direction, Algorithm algorithm,
+                        const Machine& machine) {
+  const PassRecord total = direction_total(run, direction).value();
+  std::string text;
+  const auto add = [&](const char* boundary, const std::string& where, std::int64_t read_bytes,
+                       const FastMemory& memory) {
+    const ReadBound bound = read_bound(run.problem, direction, algorithm, memory);
+    const std::string on_chip = format_capacity(memory.processors * memory.bytes_per_processor);
+    const std::string of = bound.score_bound_vacuous()
+                               ? "every input once"
+                               : fmt::format("what forming the scores takes; every input once is {}",
+                                             in_bytes(bound.compulsory_bytes).text);
+    const double over = static_cast<double>(read_bytes), under = static_cast<double>(bound.bytes());
+    text +=
+        "  " + wrapped(fmt::format("{} reads: {} the lower bound of {} with {} on chip ({}): {}", boundary,
+                                   as_ratio(over, under).text, in_bytes(under).text, on_chip, where, of),
+                       "    ");
+  };
+  const Fact<std::int64_t>& of_sm = machine.on_chip_bytes_per_sm;
+  const std::string mark = of_sm.kind == kDefaultKind ? "; default" : "";
+  add("SM<->L2", "all SMs" + mark, total.closed_form->sm_l2_read_bytes, sm_memory(machine));
+  if (total.simulated)
+    add("DRAM", "all SMs and the L2" + mark, total.simulated->dram_read_bytes, chip_memory(machine));
+  return text;
+}
+
+std::string predicted_line(const std::vector<RunEntry>& runs, Direction direction,
+                           const std::vector<SimulateJob>& jobs, bool several_machines) {
+  std::string known, unknown, within;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const std::optional<PassRecord> total = direction_total(runs[i], direction);
+    if (!total) continue;
+    const std::string label = several_machines ? jobs[i].machine->name : runs[i].kernel;
+    if (!total->predicted) {
+      unknown += (unknown.empty() ? "; bound only: " : ", ") + label;
+      continue;
+    }
+    const auto& [seconds, interval, clock] = *total->predicted;
+    known += fmt::format("{}{} {}", known.empty() ? "" : ", ", label, format_seconds(seconds));
+    within = fmt::format("{:.2f}x ... {:.2f}x", interval[0] / seconds, interval[1] / seconds);
+  }
+  if (known.empty()) return "";
+  return "  " + wrapped(fmt::format("predicted time: {} (90 % within {}){}", known, within, unknown), "    ");
 }
 
 }  // namespace tilescope::cli

@@ -13,7 +13,6 @@
 #include "analysis/cli/text_table.hpp"
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/counts/direction_total.hpp"
-#include "analysis/model/counts/lower_bounds.hpp"
 #include "analysis/model/counts/roofline.hpp"
 #include "analysis/model/counts/run_summary.hpp"
 #include "common/number_format.hpp"
@@ -91,29 +90,28 @@ void add_byte_rows(PassRows& table, const std::vector<PlannedPass>& planned) {
   if (replayed) {
     table.add("CTAs at once", pass_only([&](const Pass& c) { return as_count(ctas_at_once(c, planned)); }));
   }
-  table.add("SM<->L2 read, closed form",
-            [](const Pass& c) { return in_bytes(c.closed_form->sm_l2_read_bytes); });
-  if (replayed)
-    table.add("SM<->L2 read, simulated",
-              [](const Pass& c) { return in_bytes(c.simulated->sm_l2_read_bytes); });
-  table.add("SM<->L2 written, closed form",
-            [](const Pass& c) { return in_bytes(c.closed_form->sm_l2_write_bytes); });
+  const auto closed = [](std::int64_t ClosedFormBytes::*bytes) {
+    return [bytes](const Pass& c) { return in_bytes((*c.closed_form).*bytes); };
+  };
+  const auto simulated = [](std::int64_t SimulatedBytes::*bytes) {
+    return [bytes](const Pass& c) { return in_bytes((*c.simulated).*bytes); };
+  };
+  table.add("SM<->L2 read, closed form", closed(&ClosedFormBytes::sm_l2_read_bytes));
+  if (replayed) table.add("SM<->L2 read, simulated", simulated(&SimulatedBytes::sm_l2_read_bytes));
+  table.add("SM<->L2 written, closed form", closed(&ClosedFormBytes::sm_l2_write_bytes));
   if (replayed) {
-    table.add("SM<->L2 written, simulated",
-              [](const Pass& c) { return in_bytes(c.simulated->sm_l2_write_bytes); });
-    table.add("DRAM read, simulated", [](const Pass& c) { return in_bytes(c.simulated->dram_read_bytes); });
-    if (table.random_pages()) {
-      for (const std::size_t end : {0, 1}) {
-        table.add(end == 0 ? "DRAM read, least" : "DRAM read, most",
-                  pass_only([end](const Pass& c) { return in_bytes((*c.simulated->dram_read_range)[end]); }));
-      }
+    table.add("SM<->L2 written, simulated", simulated(&SimulatedBytes::sm_l2_write_bytes));
+    table.add("DRAM read, simulated", simulated(&SimulatedBytes::dram_read_bytes));
+    for (const std::size_t end : {0, 1}) {
+      if (!table.random_pages()) break;
+      table.add(end == 0 ? "DRAM read, least" : "DRAM read, most",
+                pass_only([end](const Pass& c) { return in_bytes((*c.simulated->dram_read_range)[end]); }));
     }
-    table.add("DRAM written, simulated",
-              [](const Pass& c) { return in_bytes(c.simulated->dram_write_bytes); });
+    table.add("DRAM written, simulated", simulated(&SimulatedBytes::dram_write_bytes));
     table.add("L2 hit rate", pass_only([](const Pass& c) { return as_percent(c.simulated->hit_rate, 2); }));
   }
-  table.add("must read", [](const Pass& c) { return in_bytes(c.closed_form->compulsory_read_bytes); });
-  table.add("must write", [](const Pass& c) { return in_bytes(c.closed_form->compulsory_write_bytes); });
+  table.add("must read", closed(&ClosedFormBytes::compulsory_read_bytes));
+  table.add("must write", closed(&ClosedFormBytes::compulsory_write_bytes));
   table.add("SM<->L2 x must", [](const Pass& c) { return as_ratio(sm_l2_bytes(c), must_move(c)); });
   if (replayed) {
     table.add("DRAM x must", [](const Pass& c) { return as_ratio(dram_bytes(c), must_move(c)); });
@@ -226,53 +224,31 @@ std::string idle_sms(const SimulateJob& job, Direction direction) {
   return fmt::format("; {}/{} SMs", fewest, job.machine->sm_count.value);
 }
 
+/// Adds bytes at both boundaries, and what they are of those that must move.
+void add_byte_cells(Row& row, const PassRecord& total) {
+  const double must = must_move(total);
+  row.insert(row.end(), {in_bytes(sm_l2_bytes(total)), as_ratio(sm_l2_bytes(total), must)});
+  if (!total.simulated) return row.resize(row.size() + 2, "-");
+  row.insert(row.end(), {in_bytes(dram_bytes(total)), as_ratio(dram_bytes(total), must)});
+}
+
 Row comparison_row(const RunEntry& run, Direction direction, const PassRecord& total, const SimulateJob& job,
                    bool several_machines) {
   const Reach reach = reach_of(total, product_type(run), with_measured_ceilings(*job.machine));
-  const bool replayed = total.simulated.has_value();
-  const double dram = replayed ? dram_bytes(total) : 0;
-  return {run_label(run, direction, false),
-          several_machines ? job.machine->name : main_tile(run, direction),
-          in_bytes(sm_l2_bytes(total)),
-          as_ratio(sm_l2_bytes(total), must_move(total)),
-          replayed ? in_bytes(dram) : Cell("-"),
-          replayed ? as_ratio(dram, must_move(total)) : Cell("-"),
-          reach.bound(),
-          reach.limit + idle_sms(job, direction)};
-}
-
-/// Whether there are several.
-bool on_several_machines(const std::vector<SimulateJob>& jobs) {
-  return std::any_of(jobs.begin(), jobs.end(), [&jobs](const SimulateJob& job) {
-    return job.machine->name != jobs.front().machine->name;
-  });
-}
-
-/// Predicted times, and how far to trust them; empty where no run has one.
-std::string predicted_line(const std::vector<RunEntry>& runs, Direction direction,
-                           const std::vector<SimulateJob>& jobs) {
-  std::string known, unknown, within;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    const std::optional<PassRecord> total = direction_total(runs[i], direction);
-    if (!total) continue;
-    const std::string label = on_several_machines(jobs) ? jobs[i].machine->name : runs[i].kernel;
-    if (!total->predicted) {
-      unknown += (unknown.empty() ? "; bound only: " : ", ") + label;
-      continue;
-    }
-    const auto& [seconds, interval, clock] = *total->predicted;
-    known += fmt::format("{}{} {}", known.empty() ? "" : ", ", label, format_seconds(seconds));
-    within = fmt::format("{:.2f}x ... {:.2f}x", interval[0] / seconds, interval[1] / seconds);
-  }
-  if (known.empty()) return "";
-  return "  " + wrapped(fmt::format("predicted time: {} (90 % within {}){}", known, within, unknown), "    ");
+  Row row = {run_label(run, direction, false),
+             several_machines ? job.machine->name : main_tile(run, direction)};
+  add_byte_cells(row, total);
+  row.insert(row.end(), {reach.bound(), reach.limit + idle_sms(job, direction)});
+  return row;
 }
 
 }  // namespace
 
 Output comparison_table(const std::vector<RunEntry>& runs, const std::vector<SimulateJob>& jobs) {
   Output output;
-  const bool several_machines = on_several_machines(jobs);
+  const bool several_machines = std::any_of(jobs.begin(), jobs.end(), [&jobs](const SimulateJob& job) {
+    return job.machine->name != jobs.front().machine->name;
+  });
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     Table table{.rows = {{"kernel", several_machines ? "machine" : "tile", "SM<->L2", "x must", "DRAM",
                           "x must", "time bound", "limited by"}},
@@ -286,48 +262,10 @@ Output comparison_table(const std::vector<RunEntry>& runs, const std::vector<Sim
       table.rows.push_back(comparison_row(runs[i], direction, *total, jobs[i], several_machines));
     }
     if (table.rows.size() > 1) output += table;
-    output += Output(predicted_line(runs, direction, jobs));
+    output += Output(predicted_line(runs, direction, jobs, several_machines));
   }
   return output;
 }
-
-namespace {
-
-/// What of the bytes at SM<->L2 belongs to no tile.
-std::string beside_tiles_lines(const RunEntry& run, Direction direction,
-                               const std::vector<PlannedPass>& planned) {
-  std::string text;
-  for (const auto& [planned_direction, program] : planned) {
-    if (planned_direction != direction) continue;
-    const ClosedFormBytes all = closed_form_bytes(program);
-    std::int64_t filled = 0, asked = all.sm_l2_read_bytes, told = all.sm_l2_write_bytes;
-    for (const TensorTraffic& tensor : tensor_traffic(program)) {
-      filled += tensor.filled_bytes;
-      asked -= tensor.load_bytes + tensor.filled_bytes;
-      told -= tensor.store_bytes + tensor.reduce_bytes;
-    }
-    for (const PassRecord& pass : run.passes) {
-      if (pass.name != to_string(program.name)) continue;
-      const bool tables = program.bit_reads > 0;
-      if (filled > 0) {
-        text += fmt::format("  {}: {} of these reads are {}\n", pass.name, in_bytes(filled).text,
-                            tables ? "what sectors hold beside numbers of heads"
-                                   : "zeros beyond tensors and parts of sectors");
-      }
-      if (asked + told > 0) {
-        text += fmt::format("  {}: {} take {} of these reads, {} of the writes\n", pass.name,
-                            tables                          ? "tables of visited tiles"
-                            : program.problem.page_size > 0 ? "entries of the page table, a sector a tile,"
-                            : program.problem.kv_dtype      ? "descales, a sector each,"
-                                                            : "flags and counters of CTAs",
-                            in_bytes(asked).text, in_bytes(told).text);
-      }
-    }
-  }
-  return text;
-}
-
-}  // namespace
 
 Output pass_table(const RunEntry& run, Direction direction, const Machine& machine,
                   const std::vector<PlannedPass>& planned) {
@@ -362,43 +300,15 @@ Output simulated_sweep_table(const std::vector<RunEntry>& runs) {
                       {"machine", simulated ? machine_name_of(run) : "-"}}});
         block = blocks.end() - 1;
       }
-      const double must = must_move(*total), dram = simulated ? dram_bytes(*total) : 0;
-      block->rows.push_back({describe(run.problem), main_tile(run, direction), in_bytes(must),
-                             in_bytes(sm_l2_bytes(*total)), as_ratio(sm_l2_bytes(*total), must),
-                             simulated ? in_bytes(dram) : Cell("-"),
-                             simulated ? as_ratio(dram, must) : Cell("-"),
-                             simulated ? in_bytes(total->simulated->dram_read_bytes) : Cell("-")});
+      Row& row = block->rows.emplace_back(
+          Row{describe(run.problem), main_tile(run, direction), in_bytes(must_move(*total))});
+      add_byte_cells(row, *total);
+      row.push_back(simulated ? in_bytes(total->simulated->dram_read_bytes) : Cell("-"));
     }
   }
   Output output;
   for (const Table& block : blocks) output += block;
   return output;
-}
-
-std::string bound_lines(const RunEntry& run, Direction direction, Algorithm algorithm,
-                        const Machine& machine) {
-  const PassRecord total = direction_total(run, direction).value();
-  std::string text;
-  const auto add = [&](const char* boundary, const std::string& where, std::int64_t read_bytes,
-                       const FastMemory& memory) {
-    const ReadBound bound = read_bound(run.problem, direction, algorithm, memory);
-    const std::string on_chip = format_capacity(memory.processors * memory.bytes_per_processor);
-    const std::string of = bound.score_bound_vacuous()
-                               ? "every input once"
-                               : fmt::format("what forming the scores takes; every input once is {}",
-                                             in_bytes(bound.compulsory_bytes).text);
-    const double over = static_cast<double>(read_bytes), under = static_cast<double>(bound.bytes());
-    text +=
-        "  " + wrapped(fmt::format("{} reads: {} the lower bound of {} with {} on chip ({}): {}", boundary,
-                                   as_ratio(over, under).text, in_bytes(under).text, on_chip, where, of),
-                       "    ");
-  };
-  const Fact<std::int64_t>& of_sm = machine.on_chip_bytes_per_sm;
-  const std::string mark = of_sm.kind == kDefaultKind ? "; default" : "";
-  add("SM<->L2", "all SMs" + mark, total.closed_form->sm_l2_read_bytes, sm_memory(machine));
-  if (total.simulated)
-    add("DRAM", "all SMs and the L2" + mark, total.simulated->dram_read_bytes, chip_memory(machine));
-  return text;
 }
 
 Table curve_table(const RunEntry& run, Direction direction) {

@@ -70,6 +70,7 @@ HeadSums head_sums(const TileProgram& program, std::int64_t batch, std::int64_t 
   const std::int64_t owned_total = q_axis ? program.q_rows() : key_rows;
   const std::int64_t inner_total = q_axis ? key_rows : p.seqlen_q;
   HeadSums sums;
+  const Mask mask = program.walked_mask(batch);
   std::vector<Interval> visited;  // inner tiles
   for (int block = 0; block < program.num_blocks(); ++block) {
     const std::int64_t rows = covered_rows(block, block + 1, owned_size, owned_total);
@@ -81,7 +82,7 @@ HeadSums head_sums(const TileProgram& program, std::int64_t batch, std::int64_t 
       sums.busy_rows = sums.prologue_rows;
       continue;
     }
-    const TileRuns inner = program.inner_slices(static_cast<int>(batch), block);
+    const TileRuns inner = program.inner_slices(mask, block);
     if (inner.empty()) continue;
     std::int64_t inner_rows = 0;
     for (const TileRange& run : inner.runs()) {
@@ -216,11 +217,12 @@ std::int64_t filled_bytes(const TileProgram& program, const Operand& operand, Pr
     return bytes;
   };
   std::int64_t beside = 0;
+  const Mask mask = program.walked_mask(0);
   const bool whole_matrix = extent.cut_by_m() && extent.cut_by_n();  // each of its tiles is visited once
   if (part == ProgramPart::init || whole_matrix)
     beside = of_tiles(0, static_cast<int>(ceil_div(extent.rows, std::int64_t{tile_rows})));
   for (int block = 0; part != ProgramPart::init && !whole_matrix && block < program.num_blocks(); ++block) {
-    const TileRuns inner = program.phases.empty() ? TileRuns{} : program.inner_slices(0, block);
+    const TileRuns inner = program.phases.empty() ? TileRuns{} : program.inner_slices(mask, block);
     if (part == ProgramPart::phase && !owned) {
       for (const TileRange& run : inner.runs()) beside += of_tiles(run.begin, run.end);
     } else if (part == ProgramPart::phase) {

@@ -15,21 +15,14 @@ from ..arrays import _NOWHERE
 from ..errors import bad_input
 from ..problem import SCORE_MODS, Problem
 from . import operators
+from .operators import Options, chosen_kernel, enqueue_on_current_stream
 
 _MOST_LAUNCHES = 64  # that are remembered, with their tables on the device
 
 
-class _Choices(NamedTuple):
-    """Which kernel, where it is not the fastest: as of `operators.Options`."""
-
-    kernel: str
-    backward: str
-    tile: tuple[int, int] | None
-
-
 @torch.compiler.disable
 def modified_attention(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: operators.Options, layout: str, mask: str,
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Options, layout: str, mask: str,
     score_mods: dict[str, Any], seed: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """out, in `layout`, and lse, of q, k and v in `layout`. Gradients go to q, k, v and a learned sink."""
@@ -38,11 +31,9 @@ def modified_attention(
         q, k, v, layout=layout, causal=options.causal, window=(options.window_left, options.window_right),
         scale=options.scale, dropout=options.dropout, seed=0 if seed is None else int(seed), mask=mask, **fields,
     )  # fmt: skip
-    tile = (options.block_m, options.block_n) if options.block_m else None
     if layout == "bnhd":
         q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
-    choices = _Choices(options.kernel, options.backward, tile)
-    out, lse = _Modified.apply(q, k, v, numbers["alibi"], numbers["learned_sink"], problem, choices)
+    out, lse = _Modified.apply(q, k, v, numbers["alibi"], numbers["learned_sink"], problem, options)
     return out.transpose(1, 2) if layout == "bnhd" else out, lse
 
 
@@ -79,12 +70,12 @@ def _papers_slopes(heads: int, device: torch.device) -> torch.Tensor:
 
 class _Modified(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, slopes, sink, problem, choices):
+    def forward(ctx, q, k, v, slopes, sink, problem, options):
         numbers = {"alibi_slopes": slopes, "sink": sink}
-        out, lse = (_forward_on_device if q.is_cuda else _forward_on_host)(q, k, v, numbers, problem, choices)
+        out, lse = (_forward_on_device if q.is_cuda else _forward_on_host)(q, k, v, numbers, problem, options)
         ctx.mark_non_differentiable(lse)
         ctx.set_materialize_grads(False)
-        ctx.problem, ctx.choices = problem, choices
+        ctx.problem, ctx.options = problem, options
         ctx.save_for_backward(q, k, v, out, lse, slopes, sink)
         return out, lse
 
@@ -97,14 +88,8 @@ class _Modified(torch.autograd.Function):
         numbers = {"alibi_slopes": slopes, "sink": sink}
         dsink = None if sink is None else torch.empty_like(sink)
         run = _backward_on_device if q.is_cuda else _backward_on_host
-        gradients = run(dout, q, k, v, out, lse, numbers, dsink, ctx.problem, ctx.choices)
+        gradients = run(dout, q, k, v, out, lse, numbers, dsink, ctx.problem, ctx.options)
         return (*gradients, None, dsink, None, None)
-
-
-def _use_of(problem: Problem, choices: _Choices, device: torch.device, backward: bool) -> Any:
-    major, minor = torch.cuda.get_device_capability(device) if device.type == "cuda" else (0, 0)
-    kernel, order, tile = choices
-    return _native.choose_kernel(problem._handle, kernel, tile, order, 10 * major + minor, backward)
 
 
 def _numbers_place(numbers: torch.Tensor | None) -> Any:
@@ -115,19 +100,20 @@ def _places(*tensors: torch.Tensor) -> list[Any]:
     return [operators._place(tensor) for tensor in tensors]
 
 
-def _forward_on_host(q, k, v, numbers, problem, choices):
+def _forward_on_host(q, k, v, numbers, problem, options):
     out, lse = operators._out_like(q, v.shape[-1]), operators._lse_of(q, True)
     _native.attention_forward(
-        problem._handle, _use_of(problem, choices, q.device, False), *_places(q, k, v, out, lse),
+        problem._handle, chosen_kernel(problem._handle, options, q.device, False), *_places(q, k, v, out, lse),
         (_NOWHERE,) * 3, tuple(_numbers_place(held) for held in numbers.values()),
     )  # fmt: skip
     return out, lse
 
 
-def _backward_on_host(dout, q, k, v, out, lse, numbers, dsink, problem, choices):
+def _backward_on_host(dout, q, k, v, out, lse, numbers, dsink, problem, options):
     gradients = operators._gradients_like(q, k, v)
     _native.attention_backward(
-        problem._handle, _use_of(problem, choices, q.device, True), *_places(dout, q, k, v, out, lse, *gradients),
+        problem._handle, chosen_kernel(problem._handle, options, q.device, True),
+        *_places(dout, q, k, v, out, lse, *gradients),
         tuple(_numbers_place(held) for held in numbers.values()), _numbers_place(dsink),
     )  # fmt: skip
     return gradients
@@ -139,47 +125,42 @@ class _Launch(NamedTuple):
 
 
 @functools.lru_cache(_MOST_LAUNCHES)
-def _launch_of(device: torch.device, problem: Problem, choices: _Choices, backward: bool, given: Any) -> _Launch:
+def _launch_of(device: torch.device, problem: Problem, options: Options, backward: bool, given: Any) -> _Launch:
     """Made once for all tensors that lie in the same way; so are the tables."""
-    launch = _native.DeviceLaunch(problem._handle, _use_of(problem, choices, device, backward), backward, list(given))
+    use = chosen_kernel(problem._handle, options, device, backward)
+    launch = _native.DeviceLaunch(problem._handle, use, backward, list(given))
     tables = [torch.frombuffer(bytearray(table), dtype=torch.int32).to(device) if table else
               torch.empty(4, dtype=torch.int32, device=device) for table in launch.take_tables()]  # fmt: skip
     return _Launch(launch, tables)
 
 
-def _enqueue(tensors: dict[str, torch.Tensor], problem: Problem, choices: _Choices, backward: bool) -> None:
+def _enqueue(tensors: dict[str, torch.Tensor], problem: Problem, options: Options, backward: bool) -> None:
     """Enqueues a direction on torch's current stream of the tensors' device, all of which kernels read in place."""
     device = tensors["q"].device
     with torch.cuda.device(device):
         given = tuple((name, tensor.stride()[:3] if tensor.dim() > 1 else (0, 0, 1)) for name, tensor in tensors.items())
-        launch, tables = _launch_of(device, problem.replace(seed=0), choices, backward, given)
+        launch, tables = _launch_of(device, problem.replace(seed=0), options, backward, given)
         made = [torch.empty(shape, dtype=operators._TYPES_OF_WORKSPACES[dtype], device=device)
                 for shape, dtype in launch.workspaces()]  # fmt: skip
-        counter = None
-        if torch.cuda.is_current_stream_capturing():
-            if problem.dropout > 0:
-                raise RuntimeError("tilescope: a captured graph would drop the same probabilities at each replay")
-            counter = torch.zeros(2, dtype=torch.int32, device=device)
         addresses = [tensor.data_ptr() for tensor in (*tensors.values(), *made, *tables)]
-        stream = torch._C._cuda_getCurrentRawStream(device.index)
-        launch.enqueue(stream, addresses, 0 if counter is None else counter.data_ptr(), problem.seed)
+        enqueue_on_current_stream(launch, device, addresses, problem.dropout, problem.seed)
 
 
 def _there(numbers: dict[str, torch.Tensor | None]) -> dict[str, torch.Tensor]:
     return {name: held for name, held in numbers.items() if held is not None}
 
 
-def _forward_on_device(q, k, v, numbers, problem, choices):
+def _forward_on_device(q, k, v, numbers, problem, options):
     q, k, v = (operators._fitting(tensor) for tensor in (q, k, v))
     out, lse = operators._out_like(q, v.shape[-1]), operators._lse_of(q, True)
     tensors = {"q": q, "k": k, "v": v, "out": out, "lse": lse, **_there(numbers)}
-    _enqueue(tensors, problem, choices, False)
+    _enqueue(tensors, problem, options, False)
     return out, lse
 
 
-def _backward_on_device(dout, q, k, v, out, lse, numbers, dsink, problem, choices):
+def _backward_on_device(dout, q, k, v, out, lse, numbers, dsink, problem, options):
     dout, q, k, v, out = (operators._fitting(tensor) for tensor in (dout, q, k, v, out))
     gradients = operators._gradients_like(q, k, v)
     tensors = dict(zip(operators._BACKWARD, (dout, q, k, v, out, lse.contiguous(), *gradients)))
-    _enqueue({**tensors, **_there({**numbers, "dsink": dsink})}, problem, choices, True)
+    _enqueue({**tensors, **_there({**numbers, "dsink": dsink})}, problem, options, True)
     return gradients

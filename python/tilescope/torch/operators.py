@@ -84,17 +84,19 @@ def _problem(shape_q: Any, shape_v: Any, dtype: torch.dtype, options: Options) -
     )  # fmt: skip
 
 
+def chosen_kernel(problem: Any, options: Options, device: torch.device, backward: bool) -> Any:
+    """The kernel that is asked for, or the fastest that computes the problem on the device."""
+    major, minor = torch.cuda.get_device_capability(device) if device.type == "cuda" else (0, 0)
+    tile = (options.block_m, options.block_n) if options.block_m else None
+    return _native.choose_kernel(problem, options.kernel, tile, options.backward, 10 * major + minor, backward)
+
+
 @functools.lru_cache(MOST_WAYS)
 def _use(
     device: torch.device, shape_q: Any, shape_v: Any, dtype: torch.dtype, options: Options, backward: bool
 ) -> Any:
-    """The kernel that is asked for, or the fastest that computes this on the device. Chosen here and not by the caller,
-    since a tracer would look into the choice."""
-    major, minor = torch.cuda.get_device_capability(device) if device.type == "cuda" else (0, 0)
-    tile = (options.block_m, options.block_n) if options.block_m else None
-    return _native.choose_kernel(
-        _problem(shape_q, shape_v, dtype, options), options.kernel, tile, options.backward, 10 * major + minor, backward
-    )
+    """Chosen here and not by the caller, since a tracer would look into the choice."""
+    return chosen_kernel(_problem(shape_q, shape_v, dtype, options), options, device, backward)
 
 
 def _place(tensor: torch.Tensor) -> tuple[int, tuple[int, ...]]:
@@ -104,13 +106,9 @@ def _place(tensor: torch.Tensor) -> tuple[int, tuple[int, ...]]:
 def _out_like(q: torch.Tensor, columns: int) -> torch.Tensor:
     """In the order of q's dimensions, with so many columns side by side."""
     dtype = torch.bfloat16 if q.dtype.itemsize == 1 else q.dtype
-    if columns != q.shape[-1]:
-        if q.dim() == 4 and q.stride(-1) == 1 and q.stride(1) < q.stride(2):  # (B, N, H, D) in memory
-            batch, heads, rows, _ = q.shape
-            return q.new_empty((batch, rows, heads, columns), dtype=dtype).transpose(1, 2)
-        return q.new_empty((*q.shape[:-1], columns), dtype=dtype)
-    order = torch.preserve_format if q.stride(-1) == 1 else torch.contiguous_format
-    return torch.empty_like(q, dtype=dtype, memory_format=order)
+    last = q.dim() - 1
+    order = sorted(range(last), key=q.stride, reverse=True) if q.stride(last) == 1 else range(last)
+    return torch.empty_permuted((*q.shape[:last], columns), (*order, last), dtype=dtype, device=q.device)
 
 
 def _lse_of(q: torch.Tensor, keep_lse: bool) -> torch.Tensor:
@@ -221,24 +219,23 @@ def _enqueue(
         addresses.append(lse.data_ptr())
     made = [torch.empty_strided(*place, dtype=dtype, device=device) for *place, dtype in way.made]
     addresses += [tensor.data_ptr() for tensor in made]
-    counter = None
-    if torch._C._cuda_isCurrentStreamCapturing():
-        _refuse_frozen_dropout(options)
-        counter = torch.zeros(2, dtype=torch.int32, device=device)
-    way.launch.enqueue(
-        torch._C._cuda_getCurrentRawStream(device.index),
-        addresses,
-        0 if counter is None else counter.data_ptr(),
-        0 if seed is None else int(seed),
-    )
+    enqueue_on_current_stream(way.launch, device, addresses, options.dropout, 0 if seed is None else int(seed))
     return made
 
 
-def _refuse_frozen_dropout(options: Options) -> None:
-    if options.dropout > 0:
-        raise RuntimeError(
-            "tilescope: a captured graph would drop the same probabilities at each replay; use dropout = 0"
-        )
+def enqueue_on_current_stream(
+    launch: Any, device: torch.device, addresses: list[int], dropout: float, seed: int
+) -> None:
+    """A launch that a graph captures counts its work in memory of its own."""
+    counter = None
+    if torch._C._cuda_isCurrentStreamCapturing():
+        if dropout > 0:
+            raise RuntimeError(
+                "tilescope: a captured graph would drop the same probabilities at each replay; use dropout = 0"
+            )
+        counter = torch.zeros(2, dtype=torch.int32, device=device)
+    stream = torch._C._cuda_getCurrentRawStream(device.index)
+    launch.enqueue(stream, addresses, 0 if counter is None else counter.data_ptr(), seed)
 
 
 def _forward(

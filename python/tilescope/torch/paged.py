@@ -45,7 +45,7 @@ def paged_attention(
     out, lse = operators._out_like(q, q.shape[-1]), operators._lse_of(q, True)
     tile = (options.block_m, options.block_n) if options.block_m else None
     if q.is_cuda:
-        _launch(problem, table, q, k_pages, v_pages, out, lse, options.kernel, tile, given)
+        _launch(problem, table, q, k_pages, v_pages, out, lse, options, given)
     else:
         _native.attention_forward(
             problem._handle, kernel_use(options.kernel or None, tile, None),
@@ -76,15 +76,14 @@ def _integers(key_lengths: Any) -> Any:
     return key_lengths.tolist() if isinstance(key_lengths, torch.Tensor) else key_lengths
 
 
-def _launch(problem, table, q, k_pages, v_pages, out, lse, kernel, tile, descales):
+def _launch(problem, table, q, k_pages, v_pages, out, lse, options, descales):
     """Enqueues the passes on torch's current stream of q's device; pools are read in place."""
     with torch.cuda.device(q.device):
         q = operators._fitting(q)
         for name, pool in (("k_pages", k_pages), ("v_pages", v_pages)):
             if operators._fitting(pool) is not pool:
                 raise bad_input(name, f"strides {pool.stride()}", "must let rows begin at 16 bytes, columns side by side")
-        major, minor = torch.cuda.get_device_capability(q.device)
-        use = _native.choose_kernel(problem._handle, kernel, tile, "", 10 * major + minor, False)
+        use = operators.chosen_kernel(problem._handle, options._replace(backward=""), q.device, False)
         tensors = {"q": q, "k": k_pages, "v": v_pages, "out": out, "lse": lse}
         given = [(name, tensor.stride()[:3]) for name, tensor in tensors.items()]
         whole = -(-table.shape[1] // _ENTRIES_A_SECTOR) * _ENTRIES_A_SECTOR

@@ -125,7 +125,7 @@ TEST_CASE("what is not consistent is refused with line and reason") {
            Refused{"tile 64 x 0\n" + forward(good), "line 1", "1 ... 4096"},
            Refused{"forward\n  pass forward\n    cta m h\n" + good, "line 2", "must have a tile"},
            Refused{"tile 64 x 64\nforward\n  pass sideways\n    cta m h\n" + good, "line 3",
-                   "not the name of a pass"},
+                   "must be forward, delta, dkdv"},
            Refused{"tile 64 x 64\nforward\n  pass forward\n    cta k h\n" + good, "line 4", "a CTA owns"},
            Refused{"tile 64 x 64\nforward\n", "line 2", "must hold a pass"},
            Refused{"# nothing\n", "mine.tiles", "must hold `forward`"},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Triton kernels as people write them; cases.py says how each is launched and what it must give."""
+"""Triton kernels as people write them; triton_cases.py and matmul_cases.py say how each is launched and what it must give."""
 
 import triton
 import triton.language as tl
