@@ -54,6 +54,10 @@ TEST_CASE("a prediction stands apart from the time bound, and says where there i
   const std::string lacking = said_of({"--seqlen", "1k", "--head-dim", "128", "--dtype", "fp16", "--kernel",
                                        "gpu:flash2-mma", "--machine", "rtx-5070-ti", "--detail"});
   CHECK(contains(lacking, "no L2 rate"));
+  const std::string capped =
+      said_of({"--seqlen", "1k", "--dtype", "fp16", "--kernel", "gpu:flash3", "--softcap", "30"});
+  CHECK(contains(capped, "no predicted time: the model does not know what modified scores take"));
+  CHECK_FALSE(contains(said_of({"--seqlen", "1k", "--kernel", "cpu:flash2"}), "no predicted time"));
   CHECK(contains(lacking, "bound only"));
 }
 

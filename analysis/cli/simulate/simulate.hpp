@@ -146,7 +146,7 @@ std::string model_line(const RunEntry& run, const ModelShape& model, bool name_m
 Output pass_table(const RunEntry& run, Direction direction, const Machine& machine,
                   const std::vector<PlannedPass>& planned);
 
-/// Predicted times, and how far to trust them; empty where no run has one.
+/// Predicted times, and how far to trust them; where no kernel of a GPU has one, why.
 std::string predicted_line(const std::vector<RunEntry>& runs, Direction direction,
                            const std::vector<SimulateJob>& jobs, bool several_machines);
 

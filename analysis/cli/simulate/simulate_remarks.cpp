@@ -14,12 +14,28 @@
 #include "analysis/model/counts/direction_total.hpp"
 #include "analysis/model/counts/lower_bounds.hpp"
 #include "analysis/model/counts/roofline.hpp"
+#include "analysis/model/time/pass_time.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope::cli {
 namespace {
 
 bool for_gpus(const Kernel& kernel) { return kernel.launch_shape != nullptr; }
+
+/// Why no kernel of a GPU has a predicted time.
+std::string unpredicted_line(const std::vector<SimulateJob>& jobs, Direction direction) {
+  std::vector<std::string> whys;
+  for (const SimulateJob& job : jobs) {
+    if (!for_gpus(*job.kernel)) continue;
+    for (const auto& [of, program] : job.passes) {
+      if (of != direction || program.phases.empty()) continue;
+      const auto why = lacks_for_prediction(*job.kernel, program, with_measured_ceilings(*job.machine));
+      if (why && std::ranges::find(whys, *why) == whys.end()) whys.push_back(*why);
+    }
+  }
+  return whys.empty() ? ""
+                      : "  " + wrapped(fmt::format("no predicted time: {}", fmt::join(whys, "; ")), "    ");
+}
 
 std::string chip_warning(const SimulateJob& job) {
   const std::optional<int> capability = job.machine->compute_capability();
@@ -317,7 +333,7 @@ std::string predicted_line(const std::vector<RunEntry>& runs, Direction directio
     known += fmt::format("{}{} {}", known.empty() ? "" : ", ", label, format_seconds(seconds));
     within = fmt::format("{:.2f}x ... {:.2f}x", interval[0] / seconds, interval[1] / seconds);
   }
-  if (known.empty()) return "";
+  if (known.empty()) return unpredicted_line(jobs, direction);
   return "  " + wrapped(fmt::format("predicted time: {} (90 % within {}){}", known, within, unknown), "    ");
 }
 

@@ -161,6 +161,12 @@ double end_of_ctas(const std::vector<BlockSteps>& steps, std::int64_t slots, con
   return last;
 }
 
+std::optional<std::string> lacks_for_prediction(const Kernel& kernel, const TileProgram& program,
+                                                const Machine& machine) {
+  if (!machine.launch_seconds) return machine.name + " has no time of a launch";
+  return lacks_for_clocks(kernel, program, machine);
+}
+
 std::optional<PredictedTime> predicted_time(const Kernel& kernel, const TileProgram& program,
                                             const Machine& machine, std::int64_t launched_together,
                                             const PassRecord& pass, bool follows) {

@@ -35,6 +35,10 @@ double clocks_of_steps(const BlockSteps& steps, const CtaClocks& clocks);
 double end_of_ctas(const std::vector<BlockSteps>& steps, std::int64_t slots, const CtaClocks& clocks,
                    HandOut hand_out);
 
+/// What is not known of kernel or machine, as a sentence, of a pass with products that has no predicted time.
+std::optional<std::string> lacks_for_prediction(const Kernel& kernel, const TileProgram& program,
+                                                const Machine& machine);
+
 /// Of a launch that finds the L2 cold.
 /// @param launched_together  CTAs that run at once, see launched_together()
 /// @param follows  another pass of its direction

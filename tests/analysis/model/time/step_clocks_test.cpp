@@ -174,11 +174,26 @@ TEST_CASE("each product of the backward pass costs what its instance computes, b
   }
 }
 
-TEST_CASE("what is not known has no clocks") {
-  Machine machine = load_machine("h200");
+TEST_CASE("products of fp8 take half the clocks; what is summed in two levels is added by threads") {
+  const Machine machine = load_machine("h200-measured");
   AttentionProblem fp8 = long_problem(128);
   fp8.dtype = ElementType::fp8e4m3;
-  CHECK_FALSE(clocks_of("gpu:flash3", fp8, PassName::forward, machine));
+  const Kernel& kernel = find_kernel("gpu:flash3");
+  const auto clocks = [&](Fp8Sums sums) {
+    ProgramOptions options = kernel.default_options(fp8);
+    options.fp8_sums = sums;
+    return *cta_clocks(kernel, program_of(kernel, fp8, PassName::forward, options), machine, 132);
+  };
+  const CtaClocks fast = clocks(Fp8Sums::fast), two_level = clocks(Fp8Sums::two_level);
+  CHECK(fast.step.tensor == 2.0 * 2 * 128 * 128 * 128 / 8192);
+  CHECK(two_level.step.arithmetic - fast.step.arithmetic == doctest::Approx(128.0 * 128 / 128));
+}
+
+TEST_CASE("what is not known has no clocks") {
+  Machine machine = load_machine("h200");
+  AttentionProblem capped = long_problem(128);
+  capped.score_mods.softcap = 30;
+  CHECK_FALSE(clocks_of("gpu:flash3", capped, PassName::forward, machine));
   CHECK_FALSE(clocks_of("cpu:flash2", long_problem(128), PassName::forward, machine));
   const Kernel& flash3 = find_kernel("gpu:flash3");
   ProgramOptions strange = flash3.default_options(long_problem(128));
