@@ -3,6 +3,8 @@
 // memory-efficient attention and Triton's tutorial.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "analysis/explain/candidate_parts.hpp"
 
 namespace tilescope {
@@ -10,11 +12,12 @@ namespace {
 
 using enum TensorName;
 
-std::int64_t loaded_bytes(const TileProgram& program, TensorName tensor) {
+std::int64_t loaded_bytes(const TileProgram& program, std::initializer_list<TensorName> tensors) {
+  std::int64_t bytes = 0;
   for (const TensorTraffic& traffic : tensor_traffic(program)) {
-    if (traffic.tensor == tensor) return traffic.load_bytes;
+    if (std::ranges::count(tensors, traffic.tensor) > 0) bytes += traffic.load_bytes;
   }
-  return 0;
+  return bytes;
 }
 
 /// Reductions of whole tiles into sums that are as many tiles long, of columns rounded up to `columns`, and
@@ -37,7 +40,7 @@ void load_whole_rows(CandidateProgram& candidate, int tensors) {
   const TileProgram& program = candidate.parts.front();
   const std::int64_t row = tensor_extent(program.problem, lse).element_bytes;
   const std::int64_t whole = program.visited_tiles() * program.tile.block_m * row;
-  candidate.bytes.read_bytes += tensors * (whole - loaded_bytes(program, lse));
+  candidate.bytes.read_bytes += tensors * (whole - loaded_bytes(program, {lse}));
 }
 
 /// As in FlashAttention-2, whose sums have rows of a multiple of 32 columns.
@@ -136,7 +139,7 @@ void add_serial(CandidateCollector& collector, const AttentionProblem& problem, 
       serial.on_chip.sums = 0;
     }
     // Operands of products go around L1.
-    serial.through_l1 = loaded_bytes(main, lse) + loaded_bytes(main, delta) + ctas * of_cta.read_bytes;
+    serial.through_l1 = loaded_bytes(main, {lse, delta}) + ctas * of_cta.read_bytes;
     serial.on_chip.in_slices = true;
   };
   // K stays on chip where three slices of 32 columns hold it, sums in registers up to 128 columns. A kernel
@@ -155,7 +158,7 @@ void add_rows_of_heads(CandidateCollector& collector, const std::string& name, c
   if (apart == kSumBytes) return;
   CandidateProgram& candidate =
       collector.add(name, beside + "lse and delta with the heads beside each other", {program});
-  const std::int64_t rows = (loaded_bytes(program, lse) + loaded_bytes(program, delta)) / kSumBytes;
+  const std::int64_t rows = loaded_bytes(program, {lse, delta}) / kSumBytes;
   candidate.bytes.read_bytes += rows * (apart - kSumBytes);
   candidate.library = "parallel_attn";
 }

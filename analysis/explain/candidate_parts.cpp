@@ -147,7 +147,7 @@ std::string panels_text(const AttentionProblem& problem, Panels panels) {
 }
 
 CandidateProgram& CandidateCollector::add(const std::string& name, const std::string& convention,
-                                          const std::vector<TileProgram>& parts, std::int64_t kv_sharing) {
+                                          std::vector<TileProgram> parts, std::int64_t kv_sharing) {
   const TileProgram& first = parts.front();
   CandidateProgram candidate;
   candidate.name = name;
@@ -182,7 +182,7 @@ CandidateProgram& CandidateCollector::add(const std::string& name, const std::st
     candidate.must.read_bytes += must.read_bytes;
     candidate.must.write_bytes += must.write_bytes;
   }
-  candidate.parts = parts;
+  candidate.parts = std::move(parts);
   found_.push_back(std::move(candidate));
   return found_.back();
 }

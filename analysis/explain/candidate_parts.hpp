@@ -49,7 +49,7 @@ class CandidateCollector {
   /// @param parts what one launch does, the part that its grid belongs to first
   /// @param kv_sharing query heads of one CTA that one load of a K or V tile serves
   CandidateProgram& add(const std::string& name, const std::string& convention,
-                        const std::vector<TileProgram>& parts, std::int64_t kv_sharing = 1);
+                        std::vector<TileProgram> parts, std::int64_t kv_sharing = 1);
   /// Forgets the one that was added last.
   void drop_last() { found_.pop_back(); }
   std::vector<CandidateProgram> take() { return std::move(found_); }

@@ -306,8 +306,7 @@ def timeline(function: Callable[..., Any], *arguments: Any, interval_us: float =
         raise bad_input("interval_us", interval_us, "must lie in 10 ... 1e6")
     _find_cupti()
     with _alone("timeline"):
-        text = _native.timeline(interval_us * 1e-6, lambda: function(*arguments, **options))
-    return Timeline(json.loads(text))
+        return Timeline(json.loads(_native.timeline(interval_us * 1e-6, lambda: function(*arguments, **options))))
 
 
 def counting_facts() -> dict[str, str | None]:
@@ -344,9 +343,7 @@ def info() -> dict[str, Any]:
     import importlib.metadata
     import platform
 
-    facts: dict[str, Any] = json.loads(_native.info())
-    facts |= counting_facts()
-    facts["python"] = platform.python_version()
+    facts: dict[str, Any] = json.loads(_native.info()) | counting_facts() | {"python": platform.python_version()}
     for package in ("numpy", "pandas", "torch", "nvidia-cuda-cupti"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             facts[package] = importlib.metadata.version(package)
