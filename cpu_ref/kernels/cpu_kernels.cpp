@@ -35,8 +35,9 @@ template <Algorithm algorithm>
 ProgramOptions cpu_options(const AttentionProblem& problem) {
   // 64 rows of accumulators and 128 keys: with fp32 tiles of 128 columns, Q^T, O and S take 32 KiB each, K
   // and V 64 KiB each, together no more than the smallest L2 caches. Twice as wide heads get half as many
-  // keys.
-  const TileShape tile = {64, problem.head_dim > 128 ? 64 : 128};
+  // keys, but for bf16, which takes half as much.
+  const bool wide = problem.head_dim > 128 && problem.dtype != ElementType::bf16;
+  const TileShape tile = {64, wide ? 64 : 128};
   ProgramOptions options = ProgramOptions::with_tile(tile);
   // FlashAttention-1 reads and writes O once for each kv tile, so that wider ones pay.
   if (algorithm == Algorithm::flash1) options[PassName::forward].tile.block_n *= 2;

@@ -61,7 +61,7 @@ class Flash2Forward {
     if (!keys.empty()) {
       const TileView q = cta.load(TensorName::q, owned, q_);
       transpose_tile(q, cta.queries(owned), head_dim_, scale_.sign, q_transposed_);
-      if (sums_.of_pairs) pair_rounded_rows(q_transposed_, head_dim_, cta.queries(owned), q_pairs_);
+      if (sums_.of_pairs) pair_float_rows(q_transposed_, head_dim_, cta.queries(owned), q_pairs_);
       score_mods_.load(cta, owned);
     }
     for (int i = 0; i < keys.count(); ++i) {
@@ -85,19 +85,7 @@ class Flash2Forward {
     if (by_block_) scale_values(probs_.data(), cta.descale(TensorName::k, at), place.keys * probs_.stride());
     score_mods_.apply(place, unit_, probs_);
     if (!full) apply_mask(place, probs_);
-    SoftmaxScale softmax = scale_.softmax;
-    softmax.log2 = std::max(softmax.log2 * descale_, std::numeric_limits<float>::min());  // as KernelScale
-    online_softmax(probs_.data(), probs_.stride(), place.keys, place.queries, softmax, row_max_.data(),
-                   row_sum_.data(), rescale_.data());
-    if (dropout_.active()) {
-      dropout_factors(place, dropout_, factors_);
-      multiply_values(probs_.data(), factors_.data(), place.keys * probs_.stride());
-    }
-    if (!pairs || state) {
-      round_to(probs_type_, probs_.data(), place.keys * probs_.stride());
-    }
-    if (pairs) pair_rounded_rows(probs_, place.keys, place.queries, prob_pairs_);
-    const Tile& probs = pairs ? prob_pairs_ : probs_;
+    const Tile& probs = make_probs(place, state != nullptr);
     const TileParts products = pairs ? cta.parts(at, 2) : parts;
     const float unit_ratio = by_block_ ? take_unit(cta.descale(TensorName::v, at)) : 1.0f;
     for (int i = 0; i < place.queries; ++i) {
@@ -121,6 +109,29 @@ class Flash2Forward {
       state->probs = visible_sum(place, probs_);
       state->accum = tile_sum(out_.view(), place.queries, value_dim_);
     }
+  }
+
+  /// P of the scores, as its product takes it: rounded, and of bf16 in pairs of keys.
+  const Tile& make_probs(const ScoreTile& place, bool observed) {
+    SoftmaxScale softmax = scale_.softmax;
+    softmax.log2 = std::max(softmax.log2 * descale_, std::numeric_limits<float>::min());  // as KernelScale
+    const bool pairs = sums_.of_pairs;
+    if (pairs && !observed && !dropout_.active()) {
+      online_softmax_in_pairs(probs_.data(), probs_.stride(), place.keys, place.queries, softmax,
+                              row_max_.data(), row_sum_.data(), rescale_.data(), prob_pairs_.data(),
+                              prob_pairs_.stride());
+      return prob_pairs_;
+    }
+    online_softmax(probs_.data(), probs_.stride(), place.keys, place.queries, softmax, row_max_.data(),
+                   row_sum_.data(), rescale_.data());
+    if (dropout_.active()) {
+      dropout_factors(place, dropout_, factors_);
+      multiply_values(probs_.data(), factors_.data(), place.keys * probs_.stride());
+    }
+    round_to(probs_type_, probs_.data(), place.keys * probs_.stride());
+    if (!pairs) return probs_;
+    pair_float_rows(probs_, place.keys, place.queries, prob_pairs_);
+    return prob_pairs_;
   }
 
   /// Where V's tiles have descales of their own, O is kept in units of the newest tile's.

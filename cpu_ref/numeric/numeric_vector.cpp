@@ -106,11 +106,25 @@ HWY_INLINE void for_each_vector(const In* source, Out* destination, std::int64_t
   std::memcpy(destination + i, to, static_cast<std::size_t>(count - i) * sizeof(Out));
 }
 
+/// decode's results, of the bit patterns at `from`.
+template <FloatFormat format, typename Element>
+HWY_INLINE Vector load_decoded(const Element* from) {
+#if HWY_TARGET <= HWY_AVX2
+  if constexpr (format == kFp16) {  // F16C, which keeps what a NaN carries
+    const Floats df;
+    const hn::Rebind<hwy::float16_t, Floats> half;
+    const auto value = hn::PromoteTo(df, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(from)));
+    const auto nan = hn::CopySign(hn::BitCast(df, hn::Set(Integers(), 0x7FC00000)), value);
+    return hn::IfThenElse(hn::IsNaN(value), nan, value);
+  }
+#endif
+  return decode<format>(hn::PromoteTo(Integers(), hn::LoadU(hn::Rebind<Element, Floats>(), from)));
+}
+
 template <FloatFormat format, typename Element>
 void widen_as(const Element* source, float* destination, std::int64_t count) {
   for_each_vector(source, destination, count, [](const Element* from, float* to) HWY_ATTR {
-    const auto bits = hn::PromoteTo(Integers(), hn::LoadU(hn::Rebind<Element, Floats>(), from));
-    hn::StoreU(decode<format>(bits), Floats(), to);
+    hn::StoreU(load_decoded<format>(from), Floats(), to);
   });
 }
 

@@ -100,14 +100,8 @@ void bf16_tile_matmul(const LeftOperand&, const float*, std::ptrdiff_t, float*, 
 }
 #endif
 
-/// The nearest bf16 number, ties to even, in the upper half of a word.
-TILESCOPE_BF16 static inline std::uint32_t rounded(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  return bits + (bits >> 16 & 1) + 0x7FFF;
-}
-
-TILESCOPE_BF16 void pair_rounded_rows(const float* values, std::ptrdiff_t stride, int rows, int cols,
-                                      float* words, std::ptrdiff_t words_stride) {
+TILESCOPE_BF16 void pair_float_rows(const float* values, std::ptrdiff_t stride, int rows, int cols,
+                                    float* words, std::ptrdiff_t words_stride) {
   for (int row = 0; row < rows; row += 2) {
     const float* const first = values + row * stride;
     const bool last = row + 1 == rows;
@@ -115,7 +109,8 @@ TILESCOPE_BF16 void pair_rounded_rows(const float* values, std::ptrdiff_t stride
     float* const to = words + row / 2 * words_stride;
     const std::uint32_t kept = last ? 0 : 0xFFFF0000;
     for (int col = 0; col < cols; ++col) {
-      to[col] = std::bit_cast<float>(rounded(first[col]) >> 16 | (rounded(second[col]) & kept));
+      to[col] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(first[col]) >> 16 |
+                                     (std::bit_cast<std::uint32_t>(second[col]) & kept));
     }
   }
 }

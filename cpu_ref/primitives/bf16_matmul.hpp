@@ -21,9 +21,9 @@ bool multiplies_bf16_pairs();
 void bf16_tile_matmul(const LeftOperand& a, const float* b, std::ptrdiff_t b_stride, float* c,
                       std::ptrdiff_t c_stride, int rows, int cols, int words, Accumulate accumulate);
 
-/// words (words_of(rows), cols) = each two rows of values (rows, cols), rounded to bf16.
-void pair_rounded_rows(const float* values, std::ptrdiff_t stride, int rows, int cols, float* words,
-                       std::ptrdiff_t words_stride);
+/// words (words_of(rows), cols) = each two rows of values (rows, cols) that bf16 holds.
+void pair_float_rows(const float* values, std::ptrdiff_t stride, int rows, int cols, float* words,
+                     std::ptrdiff_t words_stride);
 
 /// words (1, cols) = two rows of bf16 numbers. A null row is one of zeros.
 void pair_rows(const std::uint16_t* first, const std::uint16_t* second, int cols, float* words);

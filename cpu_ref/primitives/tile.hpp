@@ -8,6 +8,7 @@
 #include <new>
 
 #include "cpu_ref/primitives/bf16_matmul.hpp"
+#include "cpu_ref/primitives/fp32_matmul.hpp"
 #include "cpu_ref/primitives/tile_math.hpp"
 
 namespace tilescope {
@@ -70,8 +71,8 @@ inline void transpose_tile(const TileView& in, int rows, int cols, float factor,
 }
 
 /// words = pairs of rows of a tile.
-inline void pair_rounded_rows(const Tile& tile, int rows, int cols, Tile& words) {
-  pair_rounded_rows(tile.data(), tile.stride(), rows, cols, words.data(), words.stride());
+inline void pair_float_rows(const Tile& tile, int rows, int cols, Tile& words) {
+  pair_float_rows(tile.data(), tile.stride(), rows, cols, words.data(), words.stride());
 }
 
 }  // namespace tilescope

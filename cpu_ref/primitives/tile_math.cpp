@@ -19,158 +19,40 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::CappedTag<float, kTileAlign>;
 using Vector = hn::Vec<Floats>;
 
-// Rows of the register block. Two vectors of columns and this many rows of accumulators leave registers for
-// b and the broadcast of a: 16 + 3 of AVX-512's 32, 12 + 3 of the 16 of narrower machines. Eight chains of
-// two hide the latency of a multiply-add (4 cycles, 2 a cycle).
-#if HWY_TARGET <= HWY_AVX3
-constexpr int kBlockRows = 8;
-#else
-constexpr int kBlockRows = 6;
-#endif
+/// Of 2^f for |f| <= 1/2, highest first: the polynomial of degree 6 that is exact at 0 and whose largest
+/// error, 2.6e-9 of the result, is the least.
+constexpr float kExp2Polynomial[] = {
+    1.55946782e-4f, 1.34066439e-3f, 9.61769297e-3f, 5.55031055e-2f, 2.40226528e-1f, 6.93147215e-1f, 1.0f};
 
-/// c (kRows, kVectors vectors) = or += a * b, with all of c in registers.
-template <int kRows, int kVectors, bool kRowsAdjacent>
-HWY_INLINE void block_matmul(const float* HWY_RESTRICT a, std::ptrdiff_t stride, const float* HWY_RESTRICT b,
-                             std::ptrdiff_t b_stride, float* HWY_RESTRICT c, std::ptrdiff_t c_stride,
-                             int depth, bool accumulate) {
-  const Floats d;
-  const std::ptrdiff_t lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d));
-  Vector sums[kRows][kVectors];
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) {
-      sums[r][v] = accumulate ? hn::LoadU(d, c + r * c_stride + v * lanes) : hn::Zero(d);
-    }
-  }
-  for (int k = 0; k < depth; ++k) {
-    Vector row[kVectors];
-    for (int v = 0; v < kVectors; ++v) row[v] = hn::LoadU(d, b + v * lanes);
-    for (int r = 0; r < kRows; ++r) {
-      const Vector broadcast = hn::Set(d, kRowsAdjacent ? a[r] : a[r * stride]);
-      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(broadcast, row[v], sums[r][v]);
-    }
-    a += kRowsAdjacent ? stride : 1;
-    b += b_stride;
-  }
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[r][v], d, c + r * c_stride + v * lanes);
-  }
-}
-
-template <int kRows, int kVectors, bool kRowsAdjacent>
-void ragged_block_matmul(int rows, const float* a, std::ptrdiff_t stride, const float* b,
-                         std::ptrdiff_t b_stride, float* c, std::ptrdiff_t c_stride, int depth,
-                         bool accumulate) {
-  if constexpr (kRows > 1) {
-    if (rows < kRows) {
-      return ragged_block_matmul<kRows - 1, kVectors, kRowsAdjacent>(rows, a, stride, b, b_stride, c,
-                                                                     c_stride, depth, accumulate);
-    }
-  }
-  block_matmul<kRows, kVectors, kRowsAdjacent>(a, stride, b, b_stride, c, c_stride, depth, accumulate);
-}
-
-template <int kVectors, bool kRowsAdjacent>
-void panel_matmul(const LeftOperand& a, const float* b, std::ptrdiff_t b_stride, float* c,
-                  std::ptrdiff_t c_stride, int rows, int depth, bool accumulate) {
-  const std::ptrdiff_t stride = kRowsAdjacent ? a.depth_stride : a.row_stride;
-  int row = 0;
-  for (; row + kBlockRows <= rows; row += kBlockRows) {
-    block_matmul<kBlockRows, kVectors, kRowsAdjacent>(a.data + row * a.row_stride, stride, b, b_stride,
-                                                      c + row * c_stride, c_stride, depth, accumulate);
-  }
-  if (row < rows) {
-    ragged_block_matmul<kBlockRows - 1, kVectors, kRowsAdjacent>(rows - row, a.data + row * a.row_stride,
-                                                                 stride, b, b_stride, c + row * c_stride,
-                                                                 c_stride, depth, accumulate);
-  }
-}
-
-template <bool kRowsAdjacent>
-void matmul(const LeftOperand& a, const float* b, std::ptrdiff_t b_stride, float* c, std::ptrdiff_t c_stride,
-            int rows, int cols, int depth, bool accumulate) {
-  const int lanes = static_cast<int>(hn::Lanes(Floats()));
-  int col = 0;
-  for (; col + lanes < cols; col += 2 * lanes) {
-    panel_matmul<2, kRowsAdjacent>(a, b + col, b_stride, c + col, c_stride, rows, depth, accumulate);
-  }
-  if (col < cols) {
-    panel_matmul<1, kRowsAdjacent>(a, b + col, b_stride, c + col, c_stride, rows, depth, accumulate);
-  }
-}
-
-void TileMatmul(const LeftOperand& a, const float* b, std::ptrdiff_t b_stride, float* c,
-                std::ptrdiff_t c_stride, int rows, int cols, int depth, Accumulate accumulate) {
-  const bool add = accumulate == Accumulate::yes;
-  if (a.row_stride == 1) {
-    matmul<true>(a, b, b_stride, c, c_stride, rows, cols, depth, add);
-  } else {
-    matmul<false>(a, b, b_stride, c, c_stride, rows, cols, depth, add);
-  }
-}
-
-#if HWY_TARGET == HWY_SCALAR
-constexpr int kTransposeSide = 1;
-HWY_INLINE void transpose_block(const float* in, std::ptrdiff_t, float factor, float* out, std::ptrdiff_t) {
-  *out = factor * *in;
-}
-#else
-constexpr int kTransposeSide = 4;
-/// Four rows of four columns to four columns of four rows.
-HWY_INLINE void transpose_block(const float* HWY_RESTRICT in, std::ptrdiff_t in_stride, float factor,
-                                float* HWY_RESTRICT out, std::ptrdiff_t out_stride) {
-  const hn::FixedTag<float, 4> d;
-  const auto f = hn::Set(d, factor);
-  const auto row0 = hn::Mul(f, hn::LoadU(d, in)), row1 = hn::Mul(f, hn::LoadU(d, in + in_stride));
-  const auto row2 = hn::Mul(f, hn::LoadU(d, in + 2 * in_stride));
-  const auto row3 = hn::Mul(f, hn::LoadU(d, in + 3 * in_stride));
-  const auto low02 = hn::InterleaveLower(d, row0, row2), high02 = hn::InterleaveUpper(d, row0, row2);
-  const auto low13 = hn::InterleaveLower(d, row1, row3), high13 = hn::InterleaveUpper(d, row1, row3);
-  hn::StoreU(hn::InterleaveLower(d, low02, low13), d, out);
-  hn::StoreU(hn::InterleaveUpper(d, low02, low13), d, out + out_stride);
-  hn::StoreU(hn::InterleaveLower(d, high02, high13), d, out + 2 * out_stride);
-  hn::StoreU(hn::InterleaveUpper(d, high02, high13), d, out + 3 * out_stride);
-}
-#endif
-
-void TransposeTile(const float* in, std::ptrdiff_t in_stride, int rows, int cols, float factor, float* out,
-                   std::ptrdiff_t out_stride) {
-  constexpr int side = kTransposeSide;
-  const int whole_rows = rows / side * side, whole_cols = cols / side * side;
-  for (int row = 0; row < whole_rows; row += side) {
-    for (int col = 0; col < whole_cols; col += side) {
-      transpose_block(in + row * in_stride + col, in_stride, factor, out + col * out_stride + row,
-                      out_stride);
-    }
-  }
-  for (int col = 0; col < cols; ++col) {
-    float* line = out + col * out_stride;
-    const int done = col < whole_cols ? whole_rows : 0;
-    for (int row = done; row < rows; ++row) line[row] = factor * in[row * in_stride + col];
-    for (int row = rows; row < padded(rows); ++row) line[row] = 0.0f;
-  }
-}
-
-/// 2^x for x <= 127. With x = n + f, |f| <= 1/2: a Taylor polynomial of degree 7 (truncated below 1e-8 of the
-/// result) gives 2^f, and n is added to its exponent. Below -127, where that wraps, the result is 0. There is
-/// no minimum or maximum in it: what those make of a NaN differs between machines.
-HWY_INLINE Vector exp2_vector(Vector x) {
+/// Each x becomes 2^x, x <= 127. With x = n + f, |f| <= 1/2: a polynomial gives 2^f, and n is added to its
+/// exponent. Below -127, where that wraps, the result is 0. There is no minimum or maximum in it: what those
+/// make of a NaN differs between machines. Several at once, since each is a chain of steps that wait for each
+/// other.
+template <int kCount>
+HWY_INLINE void exp2_vectors(Vector (&x)[kCount]) {
   const Floats d;
   const hn::RebindToSigned<Floats> di;
   // Adding 1.5 * 2^23 rounds x to an integer, which then lies in the low bits of the sum.
   const auto round = hn::Set(d, 12582912.0f);
-  const auto shifted = hn::Add(x, round);
-  const auto f = hn::Sub(x, hn::Sub(shifted, round));
-  auto y = hn::Set(d, 1.52527338e-5f);
-  y = hn::MulAdd(y, f, hn::Set(d, 1.54035304e-4f));
-  y = hn::MulAdd(y, f, hn::Set(d, 1.33335581e-3f));
-  y = hn::MulAdd(y, f, hn::Set(d, 9.61812911e-3f));
-  y = hn::MulAdd(y, f, hn::Set(d, 5.55041087e-2f));
-  y = hn::MulAdd(y, f, hn::Set(d, 2.40226507e-1f));
-  y = hn::MulAdd(y, f, hn::Set(d, 6.93147181e-1f));
-  y = hn::MulAdd(y, f, hn::Set(d, 1.0f));
-  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, shifted));
-  const auto power = hn::BitCast(d, hn::Add(exponent, hn::Set(di, 0x3F800000)));
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -127.0f)), hn::Mul(y, power));
+  Vector shifted[kCount], f[kCount], y[kCount];
+  for (int i = 0; i < kCount; ++i) shifted[i] = hn::Add(x[i], round);
+  for (int i = 0; i < kCount; ++i) f[i] = hn::Sub(x[i], hn::Sub(shifted[i], round));
+  for (int i = 0; i < kCount; ++i) y[i] = hn::Set(d, kExp2Polynomial[0]);
+  for (int next = 1; next < 7; ++next) {
+    const auto coefficient = hn::Set(d, kExp2Polynomial[next]);
+    for (int i = 0; i < kCount; ++i) y[i] = hn::MulAdd(y[i], f[i], coefficient);
+  }
+  for (int i = 0; i < kCount; ++i) {
+    const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, shifted[i]));
+    const auto power = hn::BitCast(d, hn::Add(exponent, hn::Set(di, 0x3F800000)));
+    x[i] = hn::IfThenZeroElse(hn::Lt(x[i], hn::Set(d, -127.0f)), hn::Mul(y[i], power));
+  }
+}
+
+HWY_INLINE Vector exp2_vector(Vector x) {
+  Vector one[] = {x};
+  exp2_vectors(one);
+  return one[0];
 }
 
 /// exp2((s - m) * c + offset) as one multiply-add of s - before: the GPU kernels' fma(s, c, -m * c) while
@@ -194,28 +76,103 @@ HWY_INLINE Vector exponentiate(const Exponent& e, Vector s) {
   return exp2_vector(hn::MulAdd(hn::Sub(s, e.before), e.scale, e.after));
 }
 
-void OnlineSoftmax(float* scores, std::ptrdiff_t stride, int keys, int queries, SoftmaxScale scale,
-                   float* row_max, float* row_sum, float* rescale) {
+/// Where P stays: where its scores were.
+struct InPlace {
+  float* scores;
+  std::ptrdiff_t stride;
+
+  template <int kCount>
+  HWY_INLINE void store(const Vector (&p)[kCount], int key, int query) const {
+    for (int i = 0; i < kCount; ++i) hn::StoreU(p[i], Floats(), scores + (key + i) * stride + query);
+  }
+};
+
+/// Two rows of P, rounded to bf16, in the halves of a word.
+HWY_INLINE Vector pair_of(Vector first, Vector second) {
+#if HWY_TARGET <= HWY_AVX3
+  const __m512i swap = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7,
+                                        22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  __m512i one_behind_the_other;  // AVX-512 BF16, which Highway of Debian 12 does not know
+  asm("vcvtne2ps2bf16 %2, %1, %0" : "=v"(one_behind_the_other) : "v"(second.raw), "v"(first.raw));
+  return Vector{_mm512_castsi512_ps(_mm512_permutexvar_epi16(swap, one_behind_the_other))};
+#else
+  const Floats d;
+  const hn::RebindToUnsigned<Floats> du;
+  const auto rounded = [&](Vector value)
+                           HWY_ATTR {  // the upper half is the nearest bf16 number, ties to even
+                             const auto bits = hn::BitCast(du, value);
+                             const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+                             return hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu)));
+                           };
+  const auto above = hn::And(rounded(second), hn::Set(du, 0xFFFF0000u));
+  return hn::BitCast(d, hn::Or(above, hn::ShiftRight<16>(rounded(first))));
+#endif
+}
+
+/// Or in words (bf16_matmul.hpp). The keys before an odd last one come by twos.
+struct InPairs {
+  float* words;
+  std::ptrdiff_t stride;
+
+  template <int kCount>
+  HWY_INLINE void store(const Vector (&p)[kCount], int key, int query) const {
+    const Floats d;
+    for (int i = 0; i < kCount; i += 2) {
+      const auto second = i + 1 < kCount ? p[i + 1] : hn::Zero(d);
+      hn::StoreU(pair_of(p[i], second), d, words + (key + i) / 2 * stride + query);
+    }
+  }
+};
+
+constexpr int kChains = 4;  // of exponentials and maxima that do not wait for each other
+
+/// P of a vector of queries and kCount keys. @return sum + those, in order
+template <int kCount, typename Place>
+HWY_INLINE Vector exponentiate_keys(const Exponent& e, const float* column, std::ptrdiff_t stride, int key,
+                                    int query, const Place& place, Vector sum) {
+  Vector p[kCount];
+  for (int i = 0; i < kCount; ++i) {
+    p[i] = hn::MulAdd(hn::LoadU(Floats(), column + (key + i) * stride), e.scale, e.after);
+  }
+  exp2_vectors(p);
+  place.store(p, key, query);
+  for (int i = 0; i < kCount; ++i) sum = hn::Add(sum, p[i]);
+  return sum;
+}
+
+HWY_INLINE Vector column_maximum(const float* column, std::ptrdiff_t stride, int keys, Vector start) {
+  const Floats d;
+  Vector most[kChains] = {start, start, start, start};
+  int key = 0;
+  for (; key + kChains <= keys; key += kChains) {
+    for (int i = 0; i < kChains; ++i) most[i] = hn::Max(most[i], hn::LoadU(d, column + (key + i) * stride));
+  }
+  for (; key < keys; ++key) most[0] = hn::Max(most[0], hn::LoadU(d, column + key * stride));
+  return hn::Max(hn::Max(most[0], most[1]), hn::Max(most[2], most[3]));
+}
+
+template <typename Place>
+void softmax_columns(float* scores, std::ptrdiff_t stride, int keys, int queries, SoftmaxScale scale,
+                     float* row_max, float* row_sum, float* rescale, const Place& place) {
   const Floats d;
   const int lanes = static_cast<int>(hn::Lanes(d));
   for (int query = 0; query < queries; query += lanes) {
     float* column = scores + query;
     const auto old_max = hn::LoadU(d, row_max + query);
-    auto max0 = old_max, max1 = old_max;
-    int key = 0;
-    for (; key + 1 < keys; key += 2) {
-      max0 = hn::Max(max0, hn::LoadU(d, column + key * stride));
-      max1 = hn::Max(max1, hn::LoadU(d, column + (key + 1) * stride));
-    }
-    if (key < keys) max0 = hn::Max(max0, hn::LoadU(d, column + key * stride));
-    const auto new_max = hn::Max(max0, max1);
+    const auto new_max = column_maximum(column, stride, keys, old_max);
     const Exponent e = exponent_of(scale, new_max);
-    auto sum = hn::Zero(d);
-    for (key = 0; key < keys; ++key) {
-      const auto p = exponentiate(e, hn::LoadU(d, column + key * stride));
-      hn::StoreU(p, d, column + key * stride);
-      sum = hn::Add(sum, p);
+    int key = 0;
+    if (!hn::AllTrue(d, hn::Eq(e.before, hn::Zero(d)))) {  // seldom
+      for (; key < keys; ++key) {
+        hn::StoreU(hn::Sub(hn::LoadU(d, column + key * stride), e.before), d, column + key * stride);
+      }
     }
+    auto sum = hn::Zero(d);
+    for (key = 0; key + kChains <= keys; key += kChains) {
+      sum = exponentiate_keys<kChains>(e, column, stride, key, query, place, sum);
+    }
+    for (; key + 1 < keys; key += 2) sum = exponentiate_keys<2>(e, column, stride, key, query, place, sum);
+    if (key < keys) sum = exponentiate_keys<1>(e, column, stride, key, query, place, sum);
     const auto seen = hn::Gt(new_max, hn::Set(d, -std::numeric_limits<float>::infinity()));
     const auto shift = hn::IfThenElseZero(seen, hn::Sub(old_max, new_max));
     const auto alpha = exp2_vector(hn::Mul(shift, e.scale));
@@ -223,6 +180,18 @@ void OnlineSoftmax(float* scores, std::ptrdiff_t stride, int keys, int queries, 
     hn::StoreU(hn::MulAdd(hn::LoadU(d, row_sum + query), alpha, sum), d, row_sum + query);
     hn::StoreU(alpha, d, rescale + query);
   }
+}
+
+void OnlineSoftmax(float* scores, std::ptrdiff_t stride, int keys, int queries, SoftmaxScale scale,
+                   float* row_max, float* row_sum, float* rescale) {
+  softmax_columns(scores, stride, keys, queries, scale, row_max, row_sum, rescale, InPlace{scores, stride});
+}
+
+void OnlineSoftmaxInPairs(float* scores, std::ptrdiff_t stride, int keys, int queries, SoftmaxScale scale,
+                          float* row_max, float* row_sum, float* rescale, float* words,
+                          std::ptrdiff_t words_stride) {
+  softmax_columns(scores, stride, keys, queries, scale, row_max, row_sum, rescale,
+                  InPairs{words, words_stride});
 }
 
 float RowMaximum(const float* values, std::int64_t count, float start) {
@@ -334,9 +303,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tilescope {
 
-HWY_EXPORT(TileMatmul);
-HWY_EXPORT(TransposeTile);
 HWY_EXPORT(OnlineSoftmax);
+HWY_EXPORT(OnlineSoftmaxInPairs);
 HWY_EXPORT(RowMaximum);
 HWY_EXPORT(Exp2Row);
 HWY_EXPORT(ProbsFromLse);
@@ -348,17 +316,15 @@ HWY_EXPORT(BlendValues);
 HWY_EXPORT(DotProduct);
 HWY_EXPORT(Exp2Values);
 
-void tile_matmul(const LeftOperand& a, const float* b, std::ptrdiff_t b_stride, float* c,
-                 std::ptrdiff_t c_stride, int rows, int cols, int depth, Accumulate accumulate) {
-  HWY_DYNAMIC_DISPATCH(TileMatmul)(a, b, b_stride, c, c_stride, rows, cols, depth, accumulate);
-}
-void transpose_tile(const float* in, std::ptrdiff_t in_stride, int rows, int cols, float factor, float* out,
-                    std::ptrdiff_t out_stride) {
-  HWY_DYNAMIC_DISPATCH(TransposeTile)(in, in_stride, rows, cols, factor, out, out_stride);
-}
 void online_softmax(float* scores, std::ptrdiff_t stride, int keys, int queries, SoftmaxScale scale,
                     float* row_max, float* row_sum, float* rescale) {
   HWY_DYNAMIC_DISPATCH(OnlineSoftmax)(scores, stride, keys, queries, scale, row_max, row_sum, rescale);
+}
+void online_softmax_in_pairs(float* scores, std::ptrdiff_t stride, int keys, int queries, SoftmaxScale scale,
+                             float* row_max, float* row_sum, float* rescale, float* words,
+                             std::ptrdiff_t words_stride) {
+  HWY_DYNAMIC_DISPATCH(OnlineSoftmaxInPairs)
+  (scores, stride, keys, queries, scale, row_max, row_sum, rescale, words, words_stride);
 }
 float row_maximum(const float* values, std::int64_t count, float start) {
   return HWY_DYNAMIC_DISPATCH(RowMaximum)(values, count, start);

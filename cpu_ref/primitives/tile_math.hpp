@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of one tile, vectorised for the machine it runs on: matrix products, online softmax, the
-// pointwise part of the backward pass. All tiles are fp32, row-major, and padded: a row of `cols` elements
-// may be read and written up to padded(cols). Strides count elements.
+// The arithmetic of one tile, vectorised for the machine it runs on: online softmax, the pointwise part of
+// the backward pass, and what products (fp32_matmul.hpp and its neighbours) take. All tiles are fp32,
+// row-major, and padded: a row of `cols` elements may be read and written up to padded(cols). Strides count
+// elements.
 #pragma once
 
 #include <cstddef>
@@ -27,15 +28,6 @@ struct LeftOperand {
 
 enum class Accumulate : bool { no, yes };
 
-/// c (rows, cols) = or += a (rows, depth) * b (depth, cols). Sums over depth run in order, in fp32.
-/// @param b, c padded rows
-void tile_matmul(const LeftOperand& a, const float* b, std::ptrdiff_t b_stride, float* c,
-                 std::ptrdiff_t c_stride, int rows, int cols, int depth, Accumulate accumulate);
-
-/// out (cols, padded(rows)) = factor * transpose of in (rows, cols), padded with zeros.
-void transpose_tile(const float* in, std::ptrdiff_t in_stride, int rows, int cols, float factor, float* out,
-                    std::ptrdiff_t out_stride);
-
 /// Where the queries of a score tile, and so their maxima and sums, lie: across its columns or down its rows.
 enum class Queries : std::uint8_t { columns, rows };
 
@@ -51,6 +43,12 @@ struct SoftmaxScale {
 /// @param row_max, row_sum, rescale (padded queries); row_max starts as -inf, row_sum as 0
 void online_softmax(float* scores, std::ptrdiff_t stride, int keys, int queries, SoftmaxScale scale,
                     float* row_max, float* row_sum, float* rescale);
+
+/// The same, where multiplies_bf16_pairs(), with P rounded to bf16 and put into words (bf16_matmul.hpp), of
+/// each two keys in turn. What the scores become is undefined.
+void online_softmax_in_pairs(float* scores, std::ptrdiff_t stride, int keys, int queries, SoftmaxScale scale,
+                             float* row_max, float* row_sum, float* rescale, float* words,
+                             std::ptrdiff_t words_stride);
 
 /// Maximum of values[0, count) and `start`.
 float row_maximum(const float* values, std::int64_t count, float start);

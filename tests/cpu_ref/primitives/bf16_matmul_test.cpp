@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include "cpu_ref/numeric/numeric.hpp"
 #include "cpu_ref/numeric/random_inputs.hpp"
 #include "cpu_ref/primitives/tile.hpp"
+#include "tests/cpu_ref/instruction_sets.hpp"
 #include "tests/random_problems.hpp"
 
 namespace tilescope {
@@ -39,30 +41,71 @@ Tile random_tile(int rows, int cols, testing::ProblemGenerator& random) {
   return tile;
 }
 
-TEST_CASE("pairs of rows hold what rounding gives, and zeros behind an odd row") {
+/// The same, of numbers that bf16 holds.
+Tile random_bf16_tile(int rows, int cols, testing::ProblemGenerator& random) {
+  Tile tile = random_tile(rows, cols, random);
+  round_to(ElementType::bf16, tile.data(), static_cast<std::int64_t>(tile.size()));
+  return tile;
+}
+
+TEST_CASE("pairs of rows hold both, and zeros behind an odd row") {
   if (!can_test_pairs()) return;
   for (unsigned seed = 0; seed < 50; ++seed) {
     testing::ProblemGenerator random(seed);
     const int rows = random.between(1, 9), cols = random.between(1, 70);
     CAPTURE(seed);
-    Tile values = random_tile(rows, cols, random), words(words_of(rows), cols);
+    Tile values = random_bf16_tile(rows, cols, random), words(words_of(rows), cols);
     values.row(0)[0] = std::numeric_limits<float>::quiet_NaN();
     if (cols > 2) values.row(0)[1] = -std::numeric_limits<float>::infinity();
-    if (cols > 2) values.row(0)[2] = 0x1.01p-130f;
+    if (cols > 2) values.row(0)[2] = 0x1p-130f;
     words.fill(1.0f);
-    pair_rounded_rows(values, rows, cols, words);
+    pair_float_rows(values, rows, cols, words);
     for (int row = 0; row < 2 * words_of(rows); ++row) {
       for (int col = 0; col < cols; ++col) {
         const float value = row < rows ? values.row(row)[col] : 0.0f;
         const float paired = half_of(words.row(row / 2)[col], row % 2);
-        if (std::isnan(value)) {
-          CHECK(std::isnan(paired));
-        } else {
-          CHECK(paired == bf16_to_fp32(fp32_to_bf16(value)));
-        }
+        CHECK((std::isnan(value) ? std::isnan(paired) : paired == value));
       }
     }
   }
+}
+
+TEST_CASE("softmax into pairs holds P of the softmax in place, rounded to bf16, and the same sums") {
+  if (!can_test_pairs()) return;
+  testing::for_each_instruction_set([] {
+    for (unsigned seed = 0; seed < 100; ++seed) {
+      testing::ProblemGenerator random(seed);
+      const int keys = random.between(1, 21), queries = random.between(1, 40);
+      const SoftmaxScale scale{0.01f * static_cast<float>(random.between(1, 300))};
+      CAPTURE(seed);
+      Tile scores = random_tile(keys, queries, random), words(words_of(keys), queries);
+      if (keys > 2) scores.row(1)[0] = -std::numeric_limits<float>::infinity();
+      if (random.chance(0.2)) scores.row(0)[0] = 1e9f;  // whose multiple of the scale is not exact
+      Tile probs(keys, queries);
+      std::copy_n(scores.data(), scores.size(), probs.data());
+      words.fill(1.0f);
+      Tile stats[2][3];  // of each: maximum, sum, rescale
+      for (auto& of : stats) {
+        for (Tile& tile : of) tile = Tile(1, queries);
+        of[0].fill(-3.0f);
+        of[1].fill(0.5f);
+      }
+      online_softmax(probs.data(), probs.stride(), keys, queries, scale, stats[0][0].data(),
+                     stats[0][1].data(), stats[0][2].data());
+      online_softmax_in_pairs(scores.data(), scores.stride(), keys, queries, scale, stats[1][0].data(),
+                              stats[1][1].data(), stats[1][2].data(), words.data(), words.stride());
+      for (int i = 0; i < 3; ++i) {
+        for (int col = 0; col < queries; ++col) CHECK(stats[0][i].data()[col] == stats[1][i].data()[col]);
+      }
+      for (int key = 0; key < 2 * words_of(keys); ++key) {
+        for (int col = 0; col < queries; ++col) {
+          const float p = key < keys ? bf16_to_fp32(fp32_to_bf16(probs.row(key)[col])) : 0.0f;
+          const float paired = half_of(words.row(key / 2)[col], key % 2);
+          CHECK((paired == p || (paired == 0.0f && p < 0x1p-126f)));  // products take those as 0 anyway
+        }
+      }
+    }
+  });
 }
 
 TEST_CASE("rows of bf16 are paired, a null one as zeros") {
@@ -95,8 +138,8 @@ TEST_CASE("products of pairs of all sizes, by rows and transposed, fresh and acc
     const Tile before = random_tile(rows, cols, random);
     for (Tile* tile : {&a, &b}) {
       const int count = static_cast<int>(tile->size() / static_cast<std::size_t>(tile->stride()));
-      pair_rounded_rows(random_tile(2 * count, static_cast<int>(tile->stride()) - kTileAlign, random),
-                        2 * count, static_cast<int>(tile->stride()) - kTileAlign, *tile);
+      pair_float_rows(random_bf16_tile(2 * count, static_cast<int>(tile->stride()) - kTileAlign, random),
+                      2 * count, static_cast<int>(tile->stride()) - kTileAlign, *tile);
     }
     Tile c(rows, cols);
     std::memcpy(c.data(), before.data(), c.size() * sizeof(float));
