@@ -97,7 +97,8 @@ std::string verify_summary(const RunRecord& record, int exit_code) {
 Output traffic_table(const RunRecord& record, const std::string& machine_name) {
   const Machine machine = load_machine(machine_name);
   std::vector<SimulateJob> jobs;
-  for (const RunEntry& run : record.runs) jobs.push_back({.problem = run.problem, .machine = &machine});
+  for (const RunEntry& run : record.runs)
+    jobs.push_back({.kernel = &find_kernel(run.kernel), .problem = run.problem, .machine = &machine});
   return comparison_table(record.runs, jobs) + "\n";
 }
 
