@@ -127,7 +127,7 @@ TEST_CASE("key tiles are shared by no more CTAs than have a query tile, in the o
                                            "--seqlen", "300",     "--heads", "4",        "--heads-kv",
                                            "2",        "--dtype", "fp16",    "--tile",   "128x128"};
   check_refused_by({shared},
-                   {{{"--query-splits", "8"}, {"query-splits", "8", "2 query heads of 3 query tiles"}}});
+                   {{{"--query-splits", "8"}, {"query-splits", "8", "2 query heads with 3 query tiles"}}});
   std::vector<std::string> fits = shared;
   fits.insert(fits.end(), {"--query-splits", "6"});
   CHECK(run_program(fits).exit_code == 0);

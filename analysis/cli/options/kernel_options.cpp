@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "analysis/cli/options/parse_text.hpp"
+#include "analysis/cli/text_table.hpp"
 #include "analysis/model/counts/run_summary.hpp"
 #include "analysis/records/tile_table.hpp"
 #include "common/log.hpp"
@@ -111,9 +112,8 @@ void require_shares(const ProgramOptions& options, int query_splits, const Atten
   const int group = static_cast<int>(problem.group_size()), heads = head_splits_of(query_splits, group),
             q_tiles = num_m_blocks(problem.band(), options[PassName::dkdvdq].tile);
   if (query_splits / heads > q_tiles) {
-    refuse(fmt::format(
-        "must leave each CTA a query tile: a key tile is seen by {} query heads of {} query tiles", group,
-        q_tiles));
+    refuse(fmt::format("must leave each CTA a query tile: a key tile is seen by {} with {}",
+                       counted(group, "query head"), counted(q_tiles, "query tile")));
   }
 }
 
