@@ -24,9 +24,9 @@ struct WarpWork {
   int skipping_rows = 0;      // that leave out tiles which they alone do not see; 0: a CTA's rows go together
   bool keeps_maxima = false;  // of scores, forward: looks for new ones only where a tile is masked
   int waits = 1;              // a tile: how often a warp waits for what others did, loading ones among them
-  std::int64_t exchanged_bytes = 0;        // a tile, that warps leave in shared memory for others
+  std::int64_t exchanged_bytes = 0;  // a tile, that warps leave in shared memory for others
   bool sums_twice = false;  // forward: what the tensor cores have summed of a tile is added to O by threads
-  bool adds_apart = false;                 // threads add sums in memory, in pairs, beside no product
+  bool adds_apart = false;  // threads add sums in memory, in pairs, beside no product
   std::vector<ProductPart> products = {};  // of a visited tile, one each
 };
 
