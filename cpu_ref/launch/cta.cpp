@@ -11,10 +11,6 @@
 namespace tilescope {
 namespace {
 
-bool reduces(const Operand& operand) {
-  return operand.kind == AccessKind::reduce || operand.kind == AccessKind::store_then_reduce;
-}
-
 /// Queues of a pass, kind after kind: before the tiles that it streams, those that several CTAs own, and the
 /// numbers of heads.
 struct Queues {
@@ -26,7 +22,7 @@ Queues queues_of(const TileProgram& program) {
   const VisibleBand band = p.band();
   Queues queues;
   const bool streams = std::any_of(program.phases.begin(), program.phases.end(), [](const auto& phase) {
-    return std::any_of(phase.begin(), phase.end(), reduces);
+    return std::ranges::any_of(phase, reduces, &Operand::kind);
   });
   if (streams) {
     queues.streamed = p.batch * (program.axis == Axis::q ? p.heads_kv * num_n_blocks(band, program.tile)
@@ -35,7 +31,7 @@ Queues queues_of(const TileProgram& program) {
   if (program.query_splits() > 1) queues.owned = p.batch * p.heads_kv * program.num_blocks();
   const bool by_heads =
       std::any_of(program.epilogue.begin(), program.epilogue.end(), [&program](const Operand& operand) {
-        return reduces(operand) && program.extent(operand.tensor).indexing == TileIndexing::head;
+        return reduces(operand.kind) && program.extent(operand.tensor).indexing == TileIndexing::head;
       });
   if (by_heads) queues.heads = p.heads;
   return queues;

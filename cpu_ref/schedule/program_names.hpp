@@ -17,6 +17,10 @@ enum class AccessKind : std::uint8_t {
   store_then_reduce,  // a store by whoever comes to the tile first, a reduction by the others
 };
 std::string_view to_string(AccessKind kind);
+/// Whether some CTAs add to what is there.
+constexpr bool reduces(AccessKind kind) {
+  return kind == AccessKind::reduce || kind == AccessKind::store_then_reduce;
+}
 
 enum class PassName : std::uint8_t {
   // flash1, flash2

@@ -246,6 +246,11 @@ struct ProgramOptions {
   /// the other passes.
   int ordered_query_splits = 1, ordered_swizzled_heads = 0;
   void set_query_splits(int splits) { query_splits = ordered_query_splits = splits; }
+  /// Of every pass, those of the ordered one among them.
+  void set_order(TileOrder asked) {
+    order = asked;
+    ordered_swizzled_heads = 0;
+  }
   /// Those of the backward order.
   int kv_tile_sharers() const {
     if (backward == BackwardOrder::ordered) return ordered_query_splits;

@@ -122,10 +122,7 @@ void require_shares(const ProgramOptions& options, int query_splits, const Atten
 ProgramOptions KernelChoices::apply_to(ProgramOptions options, const AttentionProblem& problem) const {
   if (tile) options.set_tile(*tile);
   if (backward) options.backward = *backward;
-  if (order) {
-    options.order = *order;
-    options.ordered_swizzled_heads = 0;
-  }
+  if (order) options.set_order(*order);
   if (scan) options.scan = *scan;
   if (fp8_sums) options.fp8_sums = *fp8_sums;
   if (variant) options.variant = *variant;

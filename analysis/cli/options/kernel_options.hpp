@@ -26,7 +26,8 @@ struct KernelChoices {
   std::optional<bool> pack_gqa;
   std::optional<int> query_splits;
 
-  /// `options` with the choices in their place.
+  /// `options` with the choices in their place. @throws BadInput where more CTAs than can are to share a kv
+  /// tile
   ProgramOptions apply_to(ProgramOptions options, const AttentionProblem& problem) const;
 };
 

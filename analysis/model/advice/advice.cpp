@@ -2,7 +2,6 @@
 #include "analysis/model/advice/advice.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <tuple>
 
 #include "analysis/model/counts/direction_total.hpp"
@@ -89,21 +88,26 @@ Advice advise(const Kernel& kernel, const AttentionProblem& problem, Direction d
   struct Tried {
     std::vector<PlannedPass> passes;
     RunEntry run;
-    double seconds = 0;
+    /// Seconds, in which the same clocks added in another order do not differ; of choices that are done at
+    /// the same time, the one that moves less comes first. [s, B, B]
+    std::tuple<float, std::int64_t, std::int64_t> rank = {};
   };
   std::vector<Tried> all;
   for (const ProgramOptions& options : choices_of(kernel, problem, direction, own)) {
     std::vector<PlannedPass> passes =
         plan_passes(kernel, problem, std::span(&direction, 1), options, machine);
-    if (all.empty() || fits(kernel, passes, machine)) all.push_back({std::move(passes), {}, 0});
+    if (all.empty() || fits(kernel, passes, machine)) all.push_back({std::move(passes), {}});
   }
   const auto simulate = [&](Tried& tried, bool replay) {
     SimulationOptions options = how;
     options.replay = replay;
     options.l2_curve = false;
     tried.run = simulate_run(kernel, problem, tried.passes, machine, options);
-    const auto predicted = direction_total(tried.run, direction).value().predicted;
-    tried.seconds = predicted ? predicted->seconds : bound_seconds(tried.run, direction, machine);
+    const PassRecord total = direction_total(tried.run, direction).value();
+    const double seconds =
+        total.predicted ? total.predicted->seconds : bound_seconds(tried.run, direction, machine);
+    tried.rank = {static_cast<float>(seconds), total.simulated ? total.simulated->dram_bytes() : 0,
+                  total.closed_form->sm_l2_bytes()};
   };
   parallel_for_each(static_cast<std::int64_t>(all.size()),
                     [&](std::int64_t i) { simulate(all[static_cast<std::size_t>(i)], false); });
@@ -115,15 +119,7 @@ Advice advise(const Kernel& kernel, const AttentionProblem& problem, Direction d
       return !direction_total(tried.run, direction).value().predicted;
     });
   }
-  // Of choices that are done at the same time, the one that moves less comes first. What adds the same clocks
-  // in another order differs in the last digits.
-  const auto rank = [direction](const Tried& tried) {
-    constexpr double kSame = 1e-6;
-    const PassRecord total = direction_total(tried.run, direction).value();
-    return std::tuple(std::llround(std::log(tried.seconds) / kSame),
-                      total.simulated ? total.simulated->dram_bytes() : 0, total.closed_form->sm_l2_bytes());
-  };
-  const auto sooner = [&rank](const Tried& a, const Tried& b) { return rank(a) < rank(b); };
+  const auto sooner = [](const Tried& a, const Tried& b) { return a.rank < b.rank; };
   std::stable_sort(all.begin() + 1, all.end(), sooner);  // the own choice stays in front
   if (all.size() > kReplayed) all.resize(kReplayed);
   if (how.replay) {

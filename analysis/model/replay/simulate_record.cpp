@@ -120,10 +120,7 @@ bool only_timed(const RunEntry& run) {
 RunEntry simulate_apart(const RunEntry& run, const Kernel& kernel, const Machine& machine,
                         SimulationOptions options) {
   ProgramOptions chosen = options_before_choices(run, kernel);
-  if (run.order) {
-    chosen.order = *run.order;
-    chosen.ordered_swizzled_heads = 0;
-  }
+  if (run.order) chosen.set_order(*run.order);
   if (run.scan) chosen.scan = *run.scan;
   for (const PassRecord& pass : run.passes) {
     if (pass.choices.backward) chosen.backward = *pass.choices.backward;

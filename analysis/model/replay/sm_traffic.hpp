@@ -22,7 +22,7 @@ struct SmTraffic {
     if (kind == AccessKind::load) load_bytes += bytes;
     if (kind == AccessKind::store) store_bytes += bytes;
     if (kind == AccessKind::store_then_reduce) sums += count;
-    if (kind == AccessKind::reduce || kind == AccessKind::store_then_reduce) reduce_bytes += bytes;
+    if (reduces(kind)) reduce_bytes += bytes;
   }
   /// What crosses with tiles, see Boxes.
   void add_beside(AccessKind kind, std::int64_t bytes) {

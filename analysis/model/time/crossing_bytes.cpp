@@ -25,10 +25,6 @@ constexpr double kInsideSectorCost = 10.67 * 36.15 / 304;
 constexpr double kSharedByTpc = 0.5;
 constexpr std::int64_t kLineBytes = SplitL2Shape::kLineBytes;
 
-bool is_added(const Operand& operand) {
-  return operand.kind == AccessKind::reduce || operand.kind == AccessKind::store_then_reduce;
-}
-
 /// Of the rows of as many full tiles, those that the matrix has.
 double present_share(std::int64_t rows, std::int64_t tile_rows) {
   return static_cast<double>(rows) / static_cast<double>(rounded_up(rows, tile_rows));
@@ -98,7 +94,7 @@ CrossingBytes bytes_of(const TileProgram& program, const std::vector<Operand>& o
     const double share = by_n ? of_keys : of_queries;
     const auto of_tile = share * static_cast<double>(program.tile_bytes(operand.tensor));
     if (operand.kind != AccessKind::load) {
-      (is_added(operand) ? bytes.added : bytes.stored) += of_tile;
+      (reduces(operand.kind) ? bytes.added : bytes.stored) += of_tile;
       continue;
     }
     const std::int64_t rows = by_n ? program.tile.block_n : program.tile.block_m;

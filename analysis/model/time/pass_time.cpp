@@ -84,11 +84,8 @@ std::vector<BlockSteps> steps_of_ctas(const TileProgram& program, const CtaClock
 }
 
 double dram_bytes(const PassRecord& pass) {
-  const std::int64_t read =
-      pass.simulated ? pass.simulated->dram_read_bytes : pass.closed_form->compulsory_read_bytes;
-  const std::int64_t written =
-      pass.simulated ? pass.simulated->dram_write_bytes : pass.closed_form->compulsory_write_bytes;
-  return static_cast<double>(read + written);
+  return static_cast<double>(pass.simulated ? pass.simulated->dram_bytes()
+                                            : pass.closed_form->compulsory_bytes());
 }
 
 /// What the launch costs beside its work. A pass that begins early and reads nothing works beside the one
@@ -172,8 +169,7 @@ std::optional<PredictedTime> predicted_time(const Kernel& kernel, const TileProg
                                             const PassRecord& pass, bool follows) {
   if (kernel.warp_work == nullptr || !machine.launch_seconds || !machine.l2_bytes_per_second)
     return std::nullopt;
-  const auto crossing =
-      static_cast<double>(pass.closed_form->sm_l2_read_bytes + pass.closed_form->sm_l2_write_bytes);
+  const auto crossing = static_cast<double>(pass.closed_form->sm_l2_bytes());
   const double dram_seconds = dram_bytes(pass) / machine.dram_bytes_per_second.value;
   const double l2_seconds = crossing / machine.l2_bytes_per_second->value;
   PredictedTime time;

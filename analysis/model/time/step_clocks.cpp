@@ -188,7 +188,6 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   clocks.skipping_rows = work.skipping_rows;
   // Rows that are not there raise no maximum that is kept.
   clocks.masks_keys_alone = work.keeps_maxima;
-  clocks.added = clocks.step.out;
   clocks.seen = 2 * kLatency;  // the sums are there, and then the count is
   add_ends(clocks, program, work, crossing.loaded, in_rate, of_l2);
   return clocks;

@@ -33,8 +33,7 @@ struct CtaClocks {
   double loaded = 0;        // from a tile's arrival to the next one's
   double begin = 0;  // of a block, before its first step: what it waits for until its first tiles are there
   double end = 0;    // behind its last: until what it has computed is stored
-  double added = 0;  // until a full tile's sums are added
-  double seen = 0;   // from then until another CTA has seen that they are, in an ordered pass
+  double seen = 0;   // in an ordered pass, from when sums are out until another CTA has seen that they are
   double once = 0;   // before the first block of a CTA that stays, and behind its last
   int skipping_rows = 0;          // see WarpWork
   bool masks_keys_alone = false;  // rows beyond the matrix ask for no mask

@@ -14,7 +14,11 @@ class LastAdded {
  public:
   LastAdded(std::int64_t heads, int tiles)
       : tiles_(tiles), clocks_(static_cast<std::size_t>(heads) * static_cast<std::size_t>(tiles)) {}
-  double& of(std::int64_t head, int tile) { return clocks_[static_cast<std::size_t>(head * tiles_ + tile)]; }
+  /// When what is there at `ready` has been added, behind those in front. @param takes  by itself
+  double add(std::int64_t head, int tile, double ready, double takes, double seen) {
+    double& last = clocks_[static_cast<std::size_t>(head * tiles_ + tile)];
+    return last = std::max(ready, last > 0 ? last + seen : 0) + takes;
+  }
 
  private:
   std::int64_t tiles_;
@@ -43,16 +47,14 @@ class OrderedCtas {
         const int q_tile = program_.inner_tile(work, tiles, block, step);
         const double made = clocks_.between + (is_full(tiles, q_tile) ? 0 : clocks_.masked);
         now = std::max(now + made, sent);
-        double& before = dq_.of(work.batch * program_.problem.heads + head, q_tile);
-        const double turn = before > 0 ? before + clocks_.seen : 0;
-        before = sent = std::max(now, turn) + clocks_.added;
+        sent =
+            dq_.add(work.batch * program_.problem.heads + head, q_tile, now, clocks_.step.out, clocks_.seen);
       }
     }
     if (program_.query_splits() == 1) return sent + clocks_.end;
     for (LastAdded* sums : {&dk_, &dv_}) {
-      double& before = sums->of(work.batch * program_.problem.heads_kv + work.kv_head, block);
-      const double turn = before > 0 ? before + clocks_.seen : 0;
-      before = sent = std::max(sent, turn) + clocks_.end / 2;
+      sent = sums->add(work.batch * program_.problem.heads_kv + work.kv_head, block, sent, clocks_.end / 2,
+                       clocks_.seen);
     }
     return sent;
   }

@@ -13,8 +13,7 @@ SumsInOrder::SumsInOrder(const TileProgram& program)
 
 bool SumsInOrder::adds(const AccessGroup& group) {
   return std::any_of(group.operands.begin(), group.operands.end(), [](const Operand& operand) {
-    return operand.tensor == TensorName::dq_accum &&
-           (operand.kind == AccessKind::reduce || operand.kind == AccessKind::store_then_reduce);
+    return operand.tensor == TensorName::dq_accum && reduces(operand.kind);
   });
 }
 

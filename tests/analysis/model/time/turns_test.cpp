@@ -34,7 +34,7 @@ CtaClocks clocks() {
   clocks.begin = 1;
   clocks.between = 10;
   clocks.end = 6;
-  clocks.added = 2;
+  clocks.step.out = 2;
   clocks.seen = 3;
   return clocks;
 }
@@ -53,7 +53,7 @@ TEST_CASE("over several q tiles a wait is made once, and sending hides behind co
   // nobody.
   CHECK(end_in_turn(ordered_pass(3 * 64, 2 * 64), 2, clocks()) == 33 + 3 + 2 + 6);
   CtaClocks slow = clocks();
-  slow.added = 20;  // longer than a step: the next one's sums have no room until then
+  slow.step.out = 20;  // longer than a step: the next one's sums have no room until then
   CHECK(end_in_turn(ordered_pass(3 * 64, 64), 1, slow) == 1 + 10 + 3 * 20 + 6);
 }
 
