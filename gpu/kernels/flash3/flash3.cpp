@@ -166,7 +166,7 @@ std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const P
   }
   if (options.pack_gqa && problem.masked() &&
       !forward_shape(problem, options[PassName::forward].tile).packs_masked) {
-    return "packs heads under a mask only in q tiles of 64 rows, and of 128 at head_dim 72 to 96";
+    return "packs heads under a mask only in q tiles of 64 rows, and of 128 up to head_dim 96";
   }
   return std::nullopt;
 }

@@ -115,6 +115,7 @@ void dispatch(const AttentionProblem& problem, Body&& body) {
     if (dim <= 128) return body.template operator()<kType, 128>();
     if (dim <= 160) return body.template operator()<kType, 160>();
     if (dim <= 192) return body.template operator()<kType, 192>();
+    if (dim <= 224) return body.template operator()<kType, 224>();
     return body.template operator()<kType, 256>();
   };
   if (problem.dtype == ElementType::fp16) return by_dim.template operator()<WgmmaType::fp16>();

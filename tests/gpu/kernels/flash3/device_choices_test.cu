@@ -270,6 +270,7 @@ TEST_CASE("flash3 forward: one small problem") {
 TEST_CASE("flash3 forward: the edges of the tile, head_dim 64") {
   check_forward<sm90::WgmmaType::bf16, Forward<64>>();
   check_forward<sm90::WgmmaType::fp16, Forward<64, true>>();
+  check_forward<sm90::WgmmaType::fp16, Flash3HalfChoice<64>>();
 }
 TEST_CASE("flash3 forward: the edges of the tile, head_dim 80, 96, 112 and 128") {
   check_forward<sm90::WgmmaType::bf16, Forward<80>>();
@@ -277,8 +278,9 @@ TEST_CASE("flash3 forward: the edges of the tile, head_dim 80, 96, 112 and 128")
   check_forward<sm90::WgmmaType::fp16, Forward<96>>();
   check_forward<sm90::WgmmaType::fp16, Forward<128>>();
 }
-TEST_CASE("flash3 forward: the edges of the tile, head_dim 192 and 256") {
+TEST_CASE("flash3 forward: the edges of the tile, head_dim 192, 224 and 256") {
   check_forward<sm90::WgmmaType::bf16, Forward<192>>();
+  check_forward<sm90::WgmmaType::fp16, Forward<224>>();
   check_forward<sm90::WgmmaType::bf16, Forward<256>>();
 }
 TEST_CASE("flash3 forward: the edges of the tile, head_dim 160") {
