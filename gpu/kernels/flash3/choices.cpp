@@ -168,9 +168,10 @@ int flash3_forward_swizzle(const AttentionProblem& problem, TileShape tile) {
 }
 
 bool flash3_can_persist(const AttentionProblem& problem) {
+  const std::int64_t queries = problem.batch * problem.heads * problem.seqlen_q;
+  const std::int64_t keys = problem.batch * problem.heads_kv * problem.seqlen_k;
   return flash3_backward_shape(static_cast<int>(problem.head_dim), false, true).persistent &&
-         flash3_backward_persistent(problem.visible_pairs(),
-                                    problem.batch * problem.heads * problem.seqlen_q);
+         flash3_backward_persistent(problem.visible_pairs(), std::max(queries, keys));
 }
 
 namespace {

@@ -22,7 +22,7 @@ Flash3ForwardShape forward_shape(const AttentionProblem& problem, TileShape tile
 
 Flash3BackwardShape backward_shape(const TileProgram& program) {
   const int head_dim = static_cast<int>(program.problem.head_dim);
-  return flash3_backward_shape(head_dim, program.ordered, Flash3::short_rows(program.problem));
+  return flash3_backward_shape(head_dim, program.ordered, Flash3::persistent(program));
 }
 
 Flash3Fp8Shape fp8_shape(const AttentionProblem& problem, Fp8Sums sums) {
@@ -33,7 +33,13 @@ Flash3Fp8Shape fp8_shape(const AttentionProblem& problem, Fp8Sums sums) {
 /// turn.
 DqStart dq_start(const AttentionProblem& problem, const ProgramOptions& options) {
   const bool in_turn = !problem.masked() || options.fused_swizzled_heads == 1;
-  if (flash3_can_persist(problem) && in_turn) return DqStart::claimed;
+  if (flash3_can_persist(problem) && in_turn) {
+    // Where few queries see many keys, all of a head's CTAs would ask for the same few q tiles.
+    return flash3_backward_persistent(problem.visible_pairs(),
+                                      problem.batch * problem.heads * problem.seqlen_q)
+               ? DqStart::claimed
+               : DqStart::cleared;
+  }
   // Where a kv tile goes through several heads, those that see fewer queries would wait for the first one at
   // each head.
   const bool waits = problem.group_size() > 1 && !flash3_sees_evenly(problem);
@@ -98,6 +104,8 @@ std::vector<TileShape> Flash3::tile_choices(const AttentionProblem& problem, Pas
 }
 
 bool Flash3::persistent(const TileProgram& program) {
+  if (program.name != PassName::dkdvdq || program.ordered) return false;
+  if (program.dq_start != DqStart::cleared) return program.dq_start == DqStart::claimed;
   return program.query_splits() == 1 && flash3_can_persist(program.problem) && program.grid.heads_in_turn();
 }
 

@@ -52,7 +52,7 @@ struct Flash3 {
   }
   /// See flash3_short_rows().
   static bool short_rows(const AttentionProblem&);
-  /// Whether a backward pass whose sums are cleared has persistent CTAs: see flash3_backward_persistent().
+  /// Whether a backward pass has persistent CTAs: see flash3_can_persist().
   static bool persistent(const TileProgram&);
   static ProgramOptions default_options(const AttentionProblem&);
   /// Forward in 16 bits all heights of q tiles.

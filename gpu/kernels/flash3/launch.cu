@@ -137,11 +137,10 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
       if (program.ordered) {
         return launch_backward<kType, Flash3BackwardChoice<kBackwardDim, true>>(program, arguments, stream);
       }
-      const bool persistent = program.dq_start == DqStart::claimed ||
-                              (program.dq_start == DqStart::cleared && Flash3::persistent(program));
       if constexpr (Flash3BackwardChoice<kBackwardDim, false, true>::shape.persistent) {
         using Persistent = Flash3BackwardChoice<kBackwardDim, false, true>;
-        if (persistent) return launch_backward<kType, Persistent>(program, arguments, stream);
+        if (Flash3::persistent(program))
+          return launch_backward<kType, Persistent>(program, arguments, stream);
       }
       return launch_backward<kType, Flash3BackwardChoice<kBackwardDim>>(program, arguments, stream);
     }

@@ -156,7 +156,7 @@ static_assert(flash3_backward_swizzled_heads(256, 512, 256, 1, true) == 1);
 /// behind gains. On an H200 (us of the whole backward pass, persistent and not): head_dim 64 causal at 512
 /// keys 414, 462, at 1024 569, 599; full at 1024 845, 841; 128 causal at 1024 523, 534; full at 1024 747,
 /// 738.
-/// @param visible_pairs, rows  of all heads
+/// @param visible_pairs, rows  of all heads; rows: of queries, or of keys
 constexpr bool flash3_backward_persistent(std::int64_t visible_pairs, std::int64_t rows) {
   return visible_pairs <= 768 * rows;
 }
