@@ -25,8 +25,11 @@ Flash3BackwardShape backward_shape(const TileProgram& program) {
   return flash3_backward_shape(head_dim, program.ordered, Flash3::persistent(program));
 }
 
-Flash3Fp8Shape fp8_shape(const AttentionProblem& problem, Fp8Sums sums) {
-  return flash3_fp8_shape(static_cast<int>(problem.head_dim), sums, Flash3::short_rows(problem));
+/// Of the height that has the program's tile.
+Flash3Fp8Shape fp8_shape(const TileProgram& program) {
+  const int head_dim = static_cast<int>(program.problem.head_dim);
+  const Flash3Fp8Shape half = flash3_fp8_shape(head_dim, program.fp8_sums, Flash3Height::half);
+  return program.tile == half.tile ? half : flash3_fp8_shape(head_dim, program.fp8_sums);
 }
 
 /// claimed is for persistent CTAs in the default order: in another, long and short kv tiles might not come in
@@ -67,9 +70,11 @@ bool Flash3::short_rows(const AttentionProblem& problem) {
 ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
   ProgramOptions options;
   const Flash3ForwardWay forward = flash3_forward_way(problem);
-  options.set_tile(Direction::forward, is_fp8(problem.dtype)
-                                           ? fp8_shape(problem, Fp8Sums::two_level).tile
-                                           : flash3_forward_shape(problem, forward.height).tile);
+  options.set_tile(
+      Direction::forward,
+      is_fp8(problem.dtype)
+          ? flash3_fp8_shape(static_cast<int>(problem.head_dim), Fp8Sums::two_level, forward.height).tile
+          : flash3_forward_shape(problem, forward.height).tile);
   if (forward.splits > 1) options.splits = {SplitPolicy::Kind::number, forward.splits};
   options.pack_gqa = forward.packed;
   const Flash3BackwardWay backward = flash3_backward_way(problem);
@@ -120,7 +125,7 @@ std::vector<Boxes> Flash3::boxes(const TileProgram& program) {
   };
   constexpr bool kEvictFirst = true;  // what a CTA loads once: CacheHint of the producers
   if (program.name == PassName::forward && is_fp8(program.problem.dtype)) {
-    const Flash3Fp8Shape shape = fp8_shape(program.problem, program.fp8_sums);
+    const Flash3Fp8Shape shape = fp8_shape(program);
     return {boxes(q, shape.q_tile(), kEvictFirst), boxes(k, shape.kv_tile()), boxes(v, shape.kv_tile())};
   }
   if (program.name == PassName::forward) {
@@ -169,9 +174,7 @@ std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const P
            ", not at " + std::to_string(problem.head_dim);
   }
   if (flash3_has_mods(problem) && !beyond.empty()) return "modifies scores, but not " + beyond;
-  if (is_fp8(problem.dtype) && (splits || options.pack_gqa)) {
-    return "splits keys and packs heads of 16-bit types alone";
-  }
+  if (is_fp8(problem.dtype) && options.pack_gqa) return "packs heads of 16-bit types alone";
   if (options.pack_gqa && problem.masked() &&
       !forward_shape(problem, options[PassName::forward].tile).packs_masked) {
     return "packs heads under a mask only in q tiles of 64 rows, and of 128 up to head_dim 96";
@@ -186,7 +189,7 @@ int Flash3::bit_reads(const TileProgram& program) {
 LaunchShape Flash3::launch_shape(const TileProgram& program) {
   if (program.name == PassName::combine) return {combine_threads_of(program.problem.head_dim), 0};
   if (program.name == PassName::forward && is_fp8(program.problem.dtype)) {
-    const Flash3Fp8Shape shape = fp8_shape(program.problem, program.fp8_sums);
+    const Flash3Fp8Shape shape = fp8_shape(program);
     return {shape.threads(), Flash3Fp8Layout(shape).end, 1};
   }
   if (program.name == PassName::forward) {
@@ -203,7 +206,7 @@ LaunchShape Flash3::launch_shape(const TileProgram& program) {
 WarpWork Flash3::warp_work(const TileProgram& program) {
   constexpr int kRows = 64;  // of a WGMMA
   if (is_fp8(program.problem.dtype)) {
-    const Flash3Fp8Shape shape = fp8_shape(program.problem, program.fp8_sums);
+    const Flash3Fp8Shape shape = fp8_shape(program);
     if (shape.tile != program.tile) return {};
     return {.warps = shape.warps(),
             .in_flight = shape.order == Flash3Fp8Order::after ? 1 : 2,

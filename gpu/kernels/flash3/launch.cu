@@ -65,7 +65,7 @@ void launch_backward(const TileProgram& program, const KernelArguments& argument
 }
 
 template <WgmmaType kType, typename Choice>
-void launch_fp8(const KernelArguments& arguments, CUstream_st* stream) {
+void launch_fp8(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   auto* launch = gpu::launch_flash3_fp8_forward<kType, Choice, false>;
   if (arguments.log.states) {
     if constexpr (Choice::shape.sums == Fp8Sums::fast) {
@@ -76,17 +76,17 @@ void launch_fp8(const KernelArguments& arguments, CUstream_st* stream) {
       launch = gpu::launch_flash3_fp8_forward<kType, Choice, true>;
     }
   }
-  launch(gpu::flash3_fp8_arguments<Choice::shape>(arguments), multiprocessors(), stream);
+  launch(gpu::flash3_fp8_arguments<Choice::shape>(arguments, program.splits), multiprocessors(), stream);
 }
 
 void launch_fp8_forward(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   const AttentionProblem& problem = program.problem;
   const auto by_tile = [&]<WgmmaType kType, int kHeadDim, Fp8Sums kSums>() {
-    using Short = Flash3Fp8Choice<kHeadDim, kSums, true>;
-    if constexpr (Short::shape != Flash3Fp8Choice<kHeadDim, kSums>::shape) {
-      if (program.tile == Short::shape.tile) return launch_fp8<kType, Short>(arguments, stream);
+    using Half = Flash3Fp8Choice<kHeadDim, kSums, true>;
+    if constexpr (Half::shape != Flash3Fp8Choice<kHeadDim, kSums>::shape) {
+      if (program.tile == Half::shape.tile) return launch_fp8<kType, Half>(program, arguments, stream);
     }
-    return launch_fp8<kType, Flash3Fp8Choice<kHeadDim, kSums>>(arguments, stream);
+    return launch_fp8<kType, Flash3Fp8Choice<kHeadDim, kSums>>(program, arguments, stream);
   };
   const auto by_sums = [&]<WgmmaType kType, int kHeadDim>() {
     if (program.fp8_sums == Fp8Sums::fast) {

@@ -119,12 +119,12 @@ struct Flash3BackwardLayout {
 
 /// Registers bound the tile: of a warpgroup's 64 keys, a thread holds head_dim of dK and dV together, and
 /// block_m of S and dP. Shared memory bounds the stages.
-/// @param ordered  see Flash3BackwardShape; short_rows  see flash3_short_rows()
+/// @param ordered, wish_persistent  see Flash3BackwardShape; no ordered one is persistent
 constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered = false,
-                                                    bool short_rows = false) {
+                                                    bool wish_persistent = false) {
   constexpr Flash3Split kKeys = Flash3Split::keys, kSpecialised = Flash3Split::specialised;
   constexpr Flash3Split kColumns = Flash3Split::columns;
-  const bool persistent = short_rows && !ordered, behind = !ordered && !persistent;
+  const bool persistent = wish_persistent && !ordered, behind = !ordered && !persistent;
   if (head_dim <= 64) return {{128, 128}, 64, kKeys, 3, 2, false, 64, persistent, ordered, !persistent};
   if (head_dim <= 80) return {{64, 128}, 80, kKeys, 3, 2, !behind, 32, persistent, ordered, behind, behind};
   if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, !behind, 32, persistent, ordered, behind, behind};
@@ -171,9 +171,9 @@ constexpr bool flash3_stores_in_order(int head_dim, bool masked) {
   return masked && (head_dim <= 64 || (96 < head_dim && head_dim <= 192));
 }
 /// Such a shape as a type, for templates.
-template <int kHeadDim, bool kOrdered = false, bool kShortRows = false>
+template <int kHeadDim, bool kOrdered = false, bool kPersistent = false>
 struct Flash3BackwardChoice {
-  static constexpr Flash3BackwardShape shape = flash3_backward_shape(kHeadDim, kOrdered, kShortRows);
+  static constexpr Flash3BackwardShape shape = flash3_backward_shape(kHeadDim, kOrdered, kPersistent);
 };
 static_assert(flash3_backward_shape(64, false, true).can_persist());
 static_assert(flash3_backward_shape(80, false, true).can_persist());
