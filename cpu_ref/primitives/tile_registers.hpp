@@ -12,129 +12,169 @@
 
 #ifdef __x86_64__
 #include <immintrin.h>
+#define TILESCOPE_AVX512 __attribute__((target("avx512f,avx512dq")))
 
 namespace tilescope {
 
 constexpr int kRegisterRows = 16;
 constexpr int kRegisterWords = 16;  // of a row: of the depth, or columns
 
-/// Products that change neither their operands nor what lies behind these. Rows that are read word by word
-/// become rows of whole registers first, and so does what does not fill its registers.
+/// Products that read nothing behind their operands. What does not lie by rows, or does not fill its
+/// registers, is copied first: of the left operand a strip of rows at a time, which stays in the first cache.
 template <typename Registers>
 class RegisterMatmul {
  public:
-  /// As bf16_tile_matmul(). Of 32 numbers of the depth, a sum takes in the sum of those products.
+  /// As bf16_tile_matmul(), summed in the order of the instruction.
   void operator()(const LeftOperand& a, const float* b, std::ptrdiff_t b_stride, float* c,
                   std::ptrdiff_t c_stride, int rows, int cols, int words, Accumulate accumulate) {
-    const TileView left = left_registers(a, rows, words);
-    const TileView right = right_registers({b, b_stride}, cols, words);
     const bool add = accumulate == Accumulate::yes;
-    for (int col = 0; col < cols; col += 2 * kRegisterWords) {
-      const TileView panel = {right.data + col, right.stride};
-      col + kRegisterWords < cols ? multiply_panel<2>(left, panel, c + col, c_stride, rows, words, add)
-                                  : multiply_panel<1>(left, panel, c + col, c_stride, rows, words, add);
+    const Operand right = right_operand({b, b_stride}, cols, words);
+    for (int row = 0; row < rows; row += kStripRows) {
+      const int height = std::min(rows - row, kStripRows), whole = height / kRegisterRows * kRegisterRows;
+      const Operand left = left_strip(a.from(row), height, words);
+      float* const sums = c + row * c_stride;
+      if (whole == kStripRows) multiply_strip<2>(left, right, sums, c_stride, cols, words, add);
+      if (whole == kRegisterRows) multiply_strip<1>(left, right, sums, c_stride, cols, words, add);
+      if (whole == height) continue;
+      multiply_rows(left.from_row(whole), right, sums + whole * c_stride, c_stride, height - whole, cols,
+                    words, add);
     }
   }
 
  private:
+  static constexpr int kStripRows = 2 * kRegisterRows;
+
+  /// Words that fill registers, and behind them those that do not, with zeros.
+  struct Operand {
+    TileView whole, last;
+
+    Operand from_row(int row) const { return {{whole.row(row), whole.stride}, {last.row(row), last.stride}}; }
+  };
+
   static constexpr int up(int count, int multiple) { return (count + multiple - 1) / multiple * multiple; }
+  static constexpr int in_whole_registers(int words) { return words / kRegisterWords * kRegisterWords; }
 
   static void grow(Tile& tile, int rows, int cols) {
     const auto needed = static_cast<std::size_t>(rows * tile.stride());
     if (tile.stride() < cols || tile.size() < needed) tile = Tile(rows, cols);
   }
 
-  TileView left_registers(const LeftOperand& a, int rows, int words) {
-    const bool by_rows = a.depth_stride == 1;
-    if (by_rows && rows % kRegisterRows == 0 && words % kRegisterWords == 0) return {a.data, a.row_stride};
-    grow(left_, up(rows, kRegisterRows), up(words, kRegisterWords));
-    if (by_rows) {
-      for (int row = 0; row < rows; ++row) {
-        std::copy_n(a.data + row * a.row_stride, words, left_.row(row));
-        std::fill(left_.row(row) + words, left_.row(row) + up(words, kRegisterWords), 0.0f);
-      }
+  Operand left_strip(const LeftOperand& a, int rows, int words) {
+    const int whole = in_whole_registers(words);
+    grow(left_, kStripRows, up(words, kRegisterWords));
+    const TileView copied_last = {left_.data() + whole, left_.stride()};
+    if (a.depth_stride != 1) {
+      transpose({a.data, a.depth_stride}, rows, words, left_);
+    } else if (rows % kRegisterRows != 0) {
+      copy_rows({a.data, a.row_stride}, rows, words, left_.data(), left_.stride());
     } else {
-      for (int row = 0; row < rows; row += kRegisterRows) {
-        for (int word = 0; word < words; word += kRegisterWords) {
-          const TileView block = {a.data + row + word * a.depth_stride, a.depth_stride};
-          rows - row < kRegisterRows
-              ? transpose_part(block, words - word, rows - row, left_.row(row) + word, left_.stride())
-              : transpose_block(block, words - word, left_.row(row) + word, left_.stride());
-        }
+      if (whole < words)
+        copy_rows({a.data + whole, a.row_stride}, rows, words - whole, left_.data() + whole, left_.stride());
+      return {{a.data, a.row_stride}, copied_last};
+    }
+    return {left_.view(), copied_last};
+  }
+
+  Operand right_operand(const TileView& b, int cols, int words) {
+    const int whole = in_whole_registers(words);
+    if (whole == words) return {b, {}};
+    grow(right_, kRegisterWords, cols);
+    copy_rows({b.row(whole), b.stride}, words - whole, cols, right_.data(), right_.stride());
+    for (int row = words - whole; row < kRegisterWords; ++row)
+      std::fill_n(right_.row(row), padded(cols), 0.0f);
+    return {b, right_.view()};
+  }
+
+  /// With zeros behind each row, where it does not fill its registers.
+  TILESCOPE_AVX512 static void copy_rows(const TileView& from, int rows, int words, float* to,
+                                         std::ptrdiff_t to_stride) {
+    const auto last = static_cast<__mmask16>((1u << words % kRegisterWords) - 1);
+    for (int row = 0; row < rows; ++row) {
+      const float* const source = from.row(row);
+      float* const place = to + row * to_stride;
+      int word = 0;
+      for (; word + kRegisterWords <= words; word += kRegisterWords) {
+        _mm512_storeu_ps(place + word, _mm512_loadu_ps(source + word));
+      }
+      if (last != 0) _mm512_storeu_ps(place + word, _mm512_maskz_loadu_ps(last, source + word));
+    }
+  }
+
+  /// to (rows, words) = transpose of `from`, with zeros behind the words.
+  static void transpose(const TileView& from, int rows, int words, Tile& to) {
+    for (int row = 0; row < rows; row += kRegisterRows) {
+      for (int word = 0; word < words; word += kRegisterWords) {
+        const TileView block = {from.row(word) + row, from.stride};
+        float* const place = to.row(row) + word;
+        const int height = std::min(rows - row, kRegisterRows),
+                  width = std::min(words - word, kRegisterWords);
+        const bool whole = std::min(height, width) == kRegisterRows;
+        whole ? transpose_block(block, place, to.stride())
+              : transpose_part(block, height, width, place, to.stride());
       }
     }
-    return left_.view();
   }
 
-  TileView right_registers(const TileView& b, int cols, int words) {
-    if (words % kRegisterWords == 0) return b;
-    const int depth = up(words, kRegisterWords);
-    grow(right_, depth, cols);
-    for (int word = 0; word < words; ++word) std::copy_n(b.row(word), padded(cols), right_.row(word));
-    for (int word = words; word < depth; ++word) std::fill_n(right_.row(word), padded(cols), 0.0f);
-    return right_.view();
-  }
-
-  /// to (rows, 16) = transpose of `from` (words, rows), with zeros beyond the depth.
-  static void transpose_part(const TileView& from, int words, int rows, float* to, std::ptrdiff_t to_stride) {
+  static void transpose_part(const TileView& from, int rows, int words, float* to, std::ptrdiff_t to_stride) {
     for (int row = 0; row < rows; ++row) {
       for (int k = 0; k < kRegisterWords; ++k) to[row * to_stride + k] = k < words ? from.row(k)[row] : 0.0f;
     }
   }
 
-  /// The same of 16 rows.
-  __attribute__((target("avx512f,avx512dq"))) static void transpose_block(const TileView& from, int words,
-                                                                          float* to,
-                                                                          std::ptrdiff_t to_stride) {
-    alignas(64) static constexpr float kZeros[kRegisterRows] = {};
-    constexpr int kAll = 0xFFFF;  // lanes; g++ 12 warns of what the unmasked forms leave undefined
-    const auto word = [&](int k) { return k < words ? from.row(k) : kZeros; };
-    for (int quarter = 0; quarter < 4; ++quarter) {  // of the columns
-      __m512 lanes[4];                               // lane l of i: word 4 l + i
-      for (int i = 0; i < 4; ++i) {
-        lanes[i] = _mm512_castps128_ps512(_mm_loadu_ps(word(i) + 4 * quarter));
-        lanes[i] = _mm512_insertf32x4(lanes[i], _mm_loadu_ps(word(4 + i) + 4 * quarter), 1);
-        lanes[i] = _mm512_insertf32x4(lanes[i], _mm_loadu_ps(word(8 + i) + 4 * quarter), 2);
-        lanes[i] = _mm512_insertf32x4(lanes[i], _mm_loadu_ps(word(12 + i) + 4 * quarter), 3);
-      }
-      const __m512d low01 = _mm512_castps_pd(_mm512_maskz_unpacklo_ps(kAll, lanes[0], lanes[1]));
-      const __m512d low23 = _mm512_castps_pd(_mm512_maskz_unpacklo_ps(kAll, lanes[2], lanes[3]));
-      const __m512d high01 = _mm512_castps_pd(_mm512_maskz_unpackhi_ps(kAll, lanes[0], lanes[1]));
-      const __m512d high23 = _mm512_castps_pd(_mm512_maskz_unpackhi_ps(kAll, lanes[2], lanes[3]));
-      float* const row = to + 4 * quarter * to_stride;
-      _mm512_storeu_ps(row, _mm512_castpd_ps(_mm512_maskz_unpacklo_pd(0xFF, low01, low23)));
-      _mm512_storeu_ps(row + to_stride, _mm512_castpd_ps(_mm512_maskz_unpackhi_pd(0xFF, low01, low23)));
-      _mm512_storeu_ps(row + 2 * to_stride, _mm512_castpd_ps(_mm512_maskz_unpacklo_pd(0xFF, high01, high23)));
-      _mm512_storeu_ps(row + 3 * to_stride, _mm512_castpd_ps(_mm512_maskz_unpackhi_pd(0xFF, high01, high23)));
+  TILESCOPE_AVX512 static void transpose_block(const TileView& from, float* to, std::ptrdiff_t to_stride) {
+    for (int row = 0; row < kRegisterRows; row += 4) {
+      const __m512 words[] = {every_fourth(from, 0, row), every_fourth(from, 1, row),
+                              every_fourth(from, 2, row), every_fourth(from, 3, row)};
+      // The masked forms, of all lanes: g++ 12 warns of what the others leave undefined.
+      const __m512d low01 = _mm512_castps_pd(_mm512_maskz_unpacklo_ps(0xFFFF, words[0], words[1]));
+      const __m512d low23 = _mm512_castps_pd(_mm512_maskz_unpacklo_ps(0xFFFF, words[2], words[3]));
+      const __m512d high01 = _mm512_castps_pd(_mm512_maskz_unpackhi_ps(0xFFFF, words[0], words[1]));
+      const __m512d high23 = _mm512_castps_pd(_mm512_maskz_unpackhi_ps(0xFFFF, words[2], words[3]));
+      float* const place = to + row * to_stride;
+      _mm512_storeu_pd(place, _mm512_maskz_unpacklo_pd(0xFF, low01, low23));
+      _mm512_storeu_pd(place + to_stride, _mm512_maskz_unpackhi_pd(0xFF, low01, low23));
+      _mm512_storeu_pd(place + 2 * to_stride, _mm512_maskz_unpacklo_pd(0xFF, high01, high23));
+      _mm512_storeu_pd(place + 3 * to_stride, _mm512_maskz_unpackhi_pd(0xFF, high01, high23));
     }
   }
 
-  /// All rows of as many columns as kCols registers have.
-  template <int kCols>
-  static void multiply_panel(const TileView& a, const TileView& b, float* c, std::ptrdiff_t c_stride,
-                             int rows, int words, bool add) {
-    int row = 0;
-    for (; row + 2 * kRegisterRows <= rows; row += 2 * kRegisterRows) {
-      multiply_block<2, kCols>({a.row(row), a.stride}, b, c + row * c_stride, c_stride, words, add);
+  /// Four columns, from `col` on, of rows first, first + 4, + 8 and + 12.
+  TILESCOPE_AVX512 static __m512 every_fourth(const TileView& from, int first, int col) {
+    __m512 rows = _mm512_castps128_ps512(_mm_loadu_ps(from.row(first) + col));
+    rows = _mm512_insertf32x4(rows, _mm_loadu_ps(from.row(first + 4) + col), 1);
+    rows = _mm512_insertf32x4(rows, _mm_loadu_ps(from.row(first + 8) + col), 2);
+    return _mm512_insertf32x4(rows, _mm_loadu_ps(from.row(first + 12) + col), 3);
+  }
+
+  /// As many rows as kRows registers have.
+  template <int kRows>
+  static void multiply_strip(const Operand& a, const Operand& b, float* c, std::ptrdiff_t c_stride, int cols,
+                             int words, bool add) {
+    int col = 0;
+    for (; col + kRegisterWords < cols; col += 2 * kRegisterWords) {
+      multiply_block<kRows, 2>(a, b, col, c + col, c_stride, words, add);
     }
-    for (; row < rows; row += kRegisterRows) {
-      const TileView block = {a.row(row), a.stride};
-      const int left = rows - row;
-      if (left >= kRegisterRows) {
-        multiply_block<1, kCols>(block, b, c + row * c_stride, c_stride, words, add);
-        continue;
+    if (col < cols) multiply_block<kRows, 1>(a, b, col, c + col, c_stride, words, add);
+  }
+
+  /// Fewer rows than a register has.
+  static void multiply_rows(const Operand& a, const Operand& b, float* c, std::ptrdiff_t c_stride, int rows,
+                            int cols, int words, bool add) {
+    alignas(64) float sums[kRegisterRows * kRegisterWords] = {};
+    for (int col = 0; col < cols; col += kRegisterWords) {
+      for (int r = 0; add && r < rows; ++r) {
+        std::copy_n(c + r * c_stride + col, kRegisterWords, sums + r * kRegisterWords);
       }
-      constexpr int kWide = kCols * kRegisterWords;
-      alignas(64) float sums[kRegisterRows * kWide] = {};
-      for (int r = 0; add && r < left; ++r) std::copy_n(c + (row + r) * c_stride, kWide, sums + r * kWide);
-      multiply_block<1, kCols>(block, b, sums, kWide, words, add);
-      for (int r = 0; r < left; ++r) std::copy_n(sums + r * kWide, kWide, c + (row + r) * c_stride);
+      multiply_block<1, 1>(a, b, col, sums, kRegisterWords, words, add);
+      for (int r = 0; r < rows; ++r) {
+        std::copy_n(sums + r * kRegisterWords, kRegisterWords, c + r * c_stride + col);
+      }
     }
   }
 
-  /// Registers 0 to 3 hold c, 4 and 5 a, 6 and 7 b.
+  /// Columns of b from `col` on. Registers 0 to 3 hold c, 4 and 5 a, 6 and 7 b.
   template <int kRows, int kCols>
-  static void multiply_block(const TileView& a, const TileView& b, float* c, std::ptrdiff_t c_stride,
+  static void multiply_block(const Operand& a, const Operand& b, int col, float* c, std::ptrdiff_t c_stride,
                              int words, bool add) {
     using R = Registers;
     float* const below = c + kRegisterRows * c_stride;
@@ -150,13 +190,16 @@ class RegisterMatmul {
       if (kRows > 1 && kCols > 1) R::template clear<3>();
     }
     for (int word = 0; word < words; word += kRegisterWords) {
-      const float* const right = b.row(word);
-      R::template load<6>(right, b.stride);
-      R::template load<4>(a.data + word, a.stride);
+      const bool whole = word + kRegisterWords <= words;
+      const TileView left = whole ? TileView{a.whole.data + word, a.whole.stride} : a.last;
+      const TileView right = {whole ? b.whole.row(word) + col : b.last.data + col,
+                              whole ? b.whole.stride : b.last.stride};
+      R::template load<6>(right.data, right.stride);
+      R::template load<4>(left.data, left.stride);
       R::template add_products<0, 4, 6>();
-      if (kCols > 1) R::template load<7>(right + kRegisterWords, b.stride);
+      if (kCols > 1) R::template load<7>(right.data + kRegisterWords, right.stride);
       if (kCols > 1) R::template add_products<1, 4, 7>();
-      if (kRows > 1) R::template load<5>(a.row(kRegisterRows) + word, a.stride);
+      if (kRows > 1) R::template load<5>(left.row(kRegisterRows), left.stride);
       if (kRows > 1) R::template add_products<2, 5, 6>();
       if (kRows > 1 && kCols > 1) R::template add_products<3, 5, 7>();
     }
@@ -170,4 +213,5 @@ class RegisterMatmul {
 };
 
 }  // namespace tilescope
+#undef TILESCOPE_AVX512
 #endif
