@@ -200,7 +200,7 @@ TEST_CASE("products of pairs of all sizes, by rows and transposed, fresh and acc
 }
 
 #ifdef __x86_64__
-/// AMX's instructions, as Intel's manual states them.
+/// AMX's instructions, as Intel's manual states them. Products of two bf16 numbers are exact in fp32.
 struct ModelRegisters {
   static inline float registers[8][kRegisterRows][kRegisterWords];
 
@@ -227,8 +227,7 @@ struct ModelRegisters {
         float sums[2] = {0.0f, 0.0f};  // of the lower halves, and of the upper ones
         for (int word = 0; word < kRegisterWords; ++word) {
           for (int half = 0; half < 2; ++half) {
-            sums[half] = std::fma(half_of(registers[a][row][word], half),
-                                  half_of(registers[b][word][col], half), sums[half]);
+            sums[half] += half_of(registers[a][row][word], half) * half_of(registers[b][word][col], half);
           }
         }
         registers[c][row][col] += sums[0] + sums[1];
@@ -240,7 +239,7 @@ struct ModelRegisters {
 TEST_CASE("products in tile registers, of which a model stands for AMX's") {
   if (!can_test_pairs()) return;
   RegisterMatmul<ModelRegisters> multiply;
-  for (unsigned seed = 0; seed < 200; ++seed) {
+  for (unsigned seed = 0; seed < 50; ++seed) {
     testing::ProblemGenerator random(seed);
     CAPTURE(seed);
     check_product(Operands(random), multiply);
@@ -254,7 +253,7 @@ TEST_CASE("AMX gives the bits of its model") {
   }
   AmxMatmul amx;
   RegisterMatmul<ModelRegisters> model;
-  for (unsigned seed = 0; seed < 200; ++seed) {
+  for (unsigned seed = 0; seed < 50; ++seed) {
     testing::ProblemGenerator random(seed);
     CAPTURE(seed);
     const Operands given(random);
