@@ -31,6 +31,9 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
     int tiles;  // in all
   };
 
+  struct NoTables {};
+  using Visit = std::conditional_t<kShape.tables, Flash3QVisit<kShape>, NoTables>;
+
   sm90::Pipe<Flash3BackwardShared<kShape>::kLayout.dout> dout = shared.dout();
   sm90::Pipe<Flash3BackwardShared<kShape>::kLayout.ds> ds = shared.ds();
   using DsPlace = sm90::RingPlace<kShape.ds_stages()>;
@@ -54,17 +57,11 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
   }
 
   /// What tables say of a tile whose Q is there.
-  __device__ __forceinline__ auto look_at(const Tile& tile) const {
-    if constexpr (kShape.tables) {
-      const auto visits = shared.visits();
-      return Flash3QVisit<kShape>(visits.buffer_at(tile.number % shared.kLayout.visits.stages),
-                                  shared.bits(q.stage()), kShape.first_key(group));
-    } else {
-      return 0;
-    }
+  __device__ __forceinline__ Visit look_at(const Tile& tile) const {
+    return Visit(shared.visits().buffer_at(tile.number % shared.kLayout.visits.stages),
+                 shared.bits(q.stage()), kShape.first_key(group));
   }
 
-  template <typename Visit>
   __device__ __forceinline__ void log_tile(const Flash3KvItem& item, const Flash3Stream<kShape>& stream,
                                            const Tile& tile, const Visit& visit, sm90::TileField field,
                                            const float (&values)[kScores], float factor) const {
@@ -149,7 +146,8 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
     dout.wait_full("dO");
     sm90::fence_wgmma();
     multiply_transposed(dprobs, shared.v().buffer(), dout.buffer());
-    [[maybe_unused]] const auto visit = look_at(tile);
+    [[maybe_unused]] Visit visit;
+    if constexpr (kShape.tables) visit = look_at(tile);
     // Asked early, since the answer takes a while.
     const auto next_q = q.place.next();
     const bool q_ready = tile.number + 1 == tile.tiles || q.is_full(next_q);
@@ -286,7 +284,8 @@ __device__ __forceinline__ void consume_keys(const Flash3BackwardArgumentsOf<kSh
   using Keys = Flash3Keys<kType, kShape, kObserved>;
   Keys keys{{args, shared, bytes, group, thread}};
   each_item<kShape>(args, [&](const Flash3KvItem& item) {
-    const Flash3Stream<kShape> stream = stream_of<kShape>(args, shared, item);
+    Flash3Stream<kShape> stream(args, item.index());
+    if constexpr (kShape.tables) stream.range = told_range<kShape>(shared);
     const int tiles = args.heads_of_cta * stream.range.count();
     float dk[Keys::kSums] = {}, dv[Keys::kSums] = {};
     if constexpr (!kShape.apart) {

@@ -93,6 +93,7 @@ struct Flash3QVisit {
   int tile, place;
   sm90::SharedAddress bits;  // of a partial tile, from the warpgroup's first key on
 
+  Flash3QVisit() = default;
   /// All lanes of a warp enter, to whom Q has come; they give both places back with Q.
   /// @param first_key  of the warpgroup in the tile
   __device__ __forceinline__ Flash3QVisit(sm90::SharedAddress slot, sm90::SharedAddress tile_bits,

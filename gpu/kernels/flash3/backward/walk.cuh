@@ -109,17 +109,11 @@ struct Flash3Stream {
   }
 };
 
-/// The tiles of an item, as all see them but who asks tables for them, whom the others wait for.
+/// Of tables: the range that all have but who asks tables for it, whom the others wait for.
 template <Flash3BackwardShape kShape>
-__device__ __forceinline__ Flash3Stream<kShape> stream_of(const Flash3BackwardArguments& args,
-                                                          const Flash3BackwardShared<kShape>& shared,
-                                                          const Flash3KvItem& item) {
-  Flash3Stream<kShape> stream(args, item.index());
-  if constexpr (kShape.tables) {
-    sm90::wait(shared.visit_count(), 0, "the number of tiles");
-    stream.range = {0, load_word(shared.visit_count() + 8), 0, 0};
-  }
-  return stream;
+__device__ __forceinline__ TileRange told_range(const Flash3BackwardShared<kShape>& shared) {
+  sm90::wait(shared.visit_count(), 0, "the number of tiles");
+  return {0, load_word(shared.visit_count() + 8), 0, 0};
 }
 
 /// Calls visit(stream, query head, q tile) for all tiles of the CTA.
@@ -127,7 +121,8 @@ template <Flash3BackwardShape kShape, typename Visit>
 __device__ __forceinline__ void each_tile(const Flash3BackwardArguments& args,
                                           const Flash3BackwardShared<kShape>& shared, Visit&& visit) {
   each_item<kShape>(args, [&](const Flash3KvItem& item) {
-    const Flash3Stream<kShape> stream = stream_of<kShape>(args, shared, item);
+    Flash3Stream<kShape> stream(args, item.index());
+    if constexpr (kShape.tables) stream.range = told_range<kShape>(shared);
     stream.each_tile(args, [&](int head, int m_block) { visit(stream, head, m_block); });
   });
 }
