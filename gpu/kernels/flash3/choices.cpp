@@ -187,7 +187,8 @@ int flash3_forward_swizzle(const AttentionProblem& problem, TileShape tile) {
 bool flash3_can_persist(const AttentionProblem& problem) {
   const std::int64_t queries = problem.batch * problem.heads * problem.seqlen_q;
   const std::int64_t keys = problem.batch * problem.heads_kv * problem.seqlen_k;
-  return flash3_backward_shape(static_cast<int>(problem.head_dim), false, true).persistent &&
+  return !flash3_has_backward_tables(problem) &&
+         flash3_backward_shape(static_cast<int>(problem.head_dim), false, true).persistent &&
          flash3_backward_persistent(problem.visible_pairs(), std::max(queries, keys));
 }
 
@@ -233,7 +234,8 @@ Flash3BackwardWay choose_backward(const AttentionProblem& problem) {
   constexpr std::int64_t kMostTiles = 16 * kHopperMultiprocessors;  // with their splits
   constexpr std::int64_t kMostReordered = 8 * kHopperMultiprocessors;
   constexpr std::int64_t kMostOfGroups = 100 * kHopperMultiprocessors;
-  const TileShape tile = flash3_backward_shape(static_cast<int>(problem.head_dim)).tile;
+  const TileShape tile = flash3_backward_shape(problem).tile;
+  if (flash3_has_backward_tables(problem)) return {1, usual_backward_swizzle(problem, tile)};
   const std::int64_t heads = problem.batch * problem.heads_kv;
   const std::int64_t tiles = heads * num_n_blocks(problem.band(), tile);
   const int most = static_cast<int>(kMostTiles / tiles);

@@ -22,6 +22,7 @@ Flash3ForwardShape forward_shape(const AttentionProblem& problem, TileShape tile
 
 Flash3BackwardShape backward_shape(const TileProgram& program) {
   const int head_dim = static_cast<int>(program.problem.head_dim);
+  if (flash3_has_backward_tables(program.problem)) return flash3_backward_table_shape(head_dim);
   return flash3_backward_shape(head_dim, program.ordered, Flash3::persistent(program));
 }
 
@@ -35,6 +36,7 @@ Flash3Fp8Shape fp8_shape(const TileProgram& program) {
 /// claimed is for persistent CTAs in the default order: in another, long and short kv tiles might not come in
 /// turn.
 DqStart dq_start(const AttentionProblem& problem, const ProgramOptions& options) {
+  if (flash3_has_backward_tables(problem)) return DqStart::cleared;
   const bool in_turn = !problem.masked() || options.fused_swizzled_heads == 1;
   if (flash3_can_persist(problem) && in_turn) {
     // Where few queries see many keys, all of a head's CTAs would ask for the same few q tiles.
@@ -82,7 +84,7 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
   const Flash3BackwardWay ordered = flash3_ordered_way(problem);
   options.ordered_query_splits = ordered.splits;
   options.ordered_swizzled_heads = ordered.swizzled_heads;
-  options.set_tile(Direction::backward, flash3_backward_shape(static_cast<int>(problem.head_dim)).tile);
+  options.set_tile(Direction::backward, flash3_backward_shape(problem).tile);
   options.backward = BackwardOrder::fused;
   options.scan = Scan::descending;
   options.work_counter = true;
@@ -92,7 +94,7 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
     options.swizzled_heads = flash3_forward_swizzle(problem, options[PassName::forward].tile);
     options.fused_swizzled_heads = backward.swizzled_heads;
   }
-  options.dq_flags = flash3_backward_shape(static_cast<int>(problem.head_dim)).senders();
+  options.dq_flags = flash3_backward_shape(problem).senders();
   options.dq_start = dq_start(problem, options);
   return options;
 }
@@ -173,6 +175,9 @@ std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const P
     return "has masks beside causal and windows up to head_dim " + std::to_string(kFlash3TablesHeadDim) +
            ", not at " + std::to_string(problem.head_dim);
   }
+  if (flash3_has_backward_tables(problem) && options.backward == BackwardOrder::ordered) {
+    return "has masks beside causal and windows, but not in an ordered backward pass";
+  }
   if (flash3_has_mods(problem) && !beyond.empty()) return "modifies scores, but not " + beyond;
   if (is_fp8(problem.dtype) && options.pack_gqa) return "packs heads of 16-bit types alone";
   if (options.pack_gqa && problem.masked() &&
@@ -183,6 +188,7 @@ std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const P
 }
 
 int Flash3::bit_reads(const TileProgram& program) {
+  if (program.name == PassName::dkdvdq) return flash3_has_backward_tables(program.problem) ? 1 : 0;
   return program.name == PassName::forward && flash3_has_tables(program.problem) ? 1 : 0;
 }
 

@@ -133,6 +133,10 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
   if (program.variant != Variant::own) return launch_variant(program, arguments, stream);
   dispatch(program.problem, [&]<WgmmaType kType, int kHeadDim>() {
     if (program.name == PassName::dkdvdq) {
+      if (flash3_has_backward_tables(program.problem)) {
+        return launch_backward<kType, Flash3BackwardTableChoice<(kHeadDim <= 64 ? 64 : 128)>>(
+            program, arguments, stream);
+      }
       constexpr int kBackwardDim = flash3_backward_shape(kHeadDim).head_dim;
       if (program.ordered) {
         return launch_backward<kType, Flash3BackwardChoice<kBackwardDim, true>>(program, arguments, stream);
