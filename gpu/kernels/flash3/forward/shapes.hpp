@@ -30,7 +30,7 @@ enum class Flash3Scores : std::uint8_t {
 /// the more often K and V are read.
 enum class Flash3Height : std::uint8_t {
   whole,  // 128 to 256
-  half,   // 128, where whole ones have 192
+  half,   // 128, where whole ones have 192 or more
   low,    // 64, its keys shared by two warpgroups
 };
 
