@@ -44,7 +44,8 @@ TEST_CASE("the programs of other libraries move what was counted of them between
     return bytes_of(passes.front()).sm_l2_read_bytes;
   };
   CHECK(forward("pytorch:flash2", causal64) == doctest::Approx(764186880).epsilon(2e-4));
-  CHECK(forward("pytorch:cudnn", causal64) == doctest::Approx(764181120).epsilon(1e-6));
+  CHECK(forward("pytorch:cudnn", causal64) ==
+        doctest::Approx(764181120).epsilon(1e-5));  // but for the first block that each CTA asks for
   CHECK(forward("triton:plain", causal64) == 764149760);
   CHECK(forward("pytorch:efficient", causal64) == doctest::Approx(2229927936).epsilon(0.02));
   CHECK(forward("pytorch:flash2", causal128) == doctest::Approx(5427205504).epsilon(2e-4));
