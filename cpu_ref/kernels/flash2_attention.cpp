@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "cpu_ref/launch/run_pass.hpp"
@@ -46,7 +47,9 @@ class Flash2Forward {
         part_(two_level_ ? program.tile.block_m : 0, value_dim_),
         row_max_(1, program.tile.block_m),
         row_sum_(1, program.tile.block_m),
-        rescale_(1, program.tile.block_m) {}
+        rescale_(1, program.tile.block_m) {
+    if (sums_.of_pairs && multiplies_by_amx()) sums_.amx = &amx_.emplace();
+  }
 
   void operator()(Cta& cta) {
     const int block = cta.first_block();
@@ -86,7 +89,7 @@ class Flash2Forward {
     score_mods_.apply(place, unit_, probs_);
     if (!full) apply_mask(place, probs_);
     const Tile& probs = make_probs(place, state != nullptr);
-    const TileParts products = pairs ? cta.parts(at, 2) : parts;
+    const TileParts products = pairs ? cta.parts(at, sums_.amx ? kAmxDepth : 2) : parts;
     const float unit_ratio = by_block_ ? take_unit(cta.descale(TensorName::v, at)) : 1.0f;
     for (int i = 0; i < place.queries; ++i) {
       const float alpha = rescale_.data()[i] * unit_ratio;
@@ -159,6 +162,7 @@ class Flash2Forward {
   int head_dim_, value_dim_;
   ElementType probs_type_;
   bool shared_kv_;  // V's tile is the first columns of K's
+  std::optional<AmxMatmul> amx_;
   ProductSums sums_;
   bool two_level_, by_block_;
   float descale_ = 1.0f;  // of Q's tile, times that of its keys where all have one

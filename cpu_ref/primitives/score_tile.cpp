@@ -32,6 +32,8 @@ void multiply(const ProductSums& how, const LeftOperand& a, const float* b, std:
               std::ptrdiff_t c_stride, int rows, int cols, int depth, Accumulate accumulate) {
   if (how.by_tensor_cores) {
     fp8_tile_matmul(how.dtype, a, b, b_stride, c, c_stride, rows, cols, depth, accumulate);
+  } else if (how.amx != nullptr) {
+    (*how.amx)(a, b, b_stride, c, c_stride, rows, cols, words_of(depth), accumulate);
   } else if (how.of_pairs) {
     bf16_tile_matmul(a, b, b_stride, c, c_stride, rows, cols, words_of(depth), accumulate);
   } else {

@@ -7,6 +7,7 @@
 
 #include "cpu_ref/launch/cta.hpp"
 #include "cpu_ref/numeric/dropout_factors.hpp"
+#include "cpu_ref/primitives/amx_matmul.hpp"
 #include "cpu_ref/primitives/bf16_matmul.hpp"
 #include "cpu_ref/primitives/fp8_matmul.hpp"
 #include "cpu_ref/primitives/tile.hpp"
@@ -51,6 +52,7 @@ struct ProductSums {
   ElementType dtype = ElementType::fp32;
   bool by_tensor_cores = false;
   bool of_pairs = false;
+  AmxMatmul* amx = nullptr;  // which multiplies pairs, where there is one
 
   ProductSums() = default;
   explicit ProductSums(const TileProgram& program, bool of_pairs = false)

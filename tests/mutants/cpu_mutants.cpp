@@ -18,6 +18,7 @@
 
 #include "cpu_ref/judge/locate.hpp"
 #include "cpu_ref/judge/verify_cases.hpp"
+#include "cpu_ref/primitives/amx_matmul.hpp"
 #include "cpu_ref/primitives/bf16_matmul.hpp"
 #include "tests/mutants/active_mutant.hpp"
 #include "tests/mutants/mutant.hpp"
@@ -204,6 +205,13 @@ Sighting look_for(int mutant, const std::set<std::string>& wanted, std::vector<C
   return sighting;
 }
 
+/// What the processor lacks of what is mutated, or null.
+const char* missing_instructions(const Mutant& mutant) {
+  if (mutant.needs == "avx512_bf16" && !multiplies_bf16_pairs()) return "AVX-512 BF16";
+  if (mutant.needs == "amx" && !multiplies_by_amx()) return "AMX";
+  return nullptr;
+}
+
 void suggest(const Mutant& mutant, const Sighting& seen) {
   std::printf("mutant %s\n", mutant.name.c_str());
   for (const auto& [kernel, where] : seen.at) std::printf("at %s %s\n", kernel.c_str(), where.c_str());
@@ -228,8 +236,8 @@ int main(int argc, char** argv) {
   for (int number = 1; number <= static_cast<int>(kMutants.size()); ++number) {
     const Mutant& mutant = kMutants[static_cast<std::size_t>(number - 1)];
     if (only != arguments.end() && only + 1 != arguments.end() && only[1] != mutant.name) continue;
-    if (mutant.needs == "avx512_bf16" && !multiplies_bf16_pairs()) {
-      std::printf("skipped: mutant %s, this processor has no AVX-512 BF16\n", mutant.name.c_str());
+    if (const char* const missing = missing_instructions(mutant)) {
+      std::printf("skipped: mutant %s, this processor has no %s\n", mutant.name.c_str(), missing);
       continue;
     }
     const std::set<std::string> wanted = suggests ? std::set<std::string>() : declared_kernels(mutant.at);

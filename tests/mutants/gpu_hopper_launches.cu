@@ -117,6 +117,9 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
     return launch(gpu::flash3_fp8_arguments<Choice::shape>(arguments), multiprocessors(), stream);
   }
   if (flash3_has_tables(program.problem)) {
+    if (program.name == PassName::dkdvdq) {
+      return launch_backward<Flash3BackwardTableChoice<64>>(program, arguments, stream);
+    }
     return launch_forward<Flash3TableChoice<64>>(program, arguments, stream);
   }
   if (flash3_has_mods(program.problem)) {

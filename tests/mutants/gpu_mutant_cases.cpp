@@ -150,7 +150,7 @@ void add_flash3_cases(const Kernel& kernel, const AttentionProblem& plain, const
   tables.seqlen_q = 300;
   tables.seqlen_k = 700;
   tables.mask = {MaskKind::prefix, {300}};
-  add_case(kernel, Direction::forward, tables, InputKind::normal, std::nullopt, cases);
+  add_case(kernel, Direction::backward, tables, InputKind::normal, fused, cases);
   tables.seqlen_k = 350;  // of which the prefix shows some behind the diagonal
   tables.score_mods.alibi = true;
   add_case(kernel, Direction::forward, tables, InputKind::normal, std::nullopt, cases);
@@ -237,7 +237,7 @@ std::vector<Case> prepare_cases() {
     if (ordered && kernel.can.forward.has(Feature::key_padding)) {
       add_case(kernel, Direction::backward, padded(causal), InputKind::normal, fused, cases);
     }
-    if (ordered && kernel.can.backward.has(Feature::mask_rules)) {
+    if (ordered && kernel.can.backward.has(Feature::softcap)) {
       add_case(kernel, Direction::backward, varied(plain), InputKind::normal, fused, cases);
       add_case(kernel, Direction::backward, varied(ragged_problem(kernel, ElementType::bf16, 128)),
                InputKind::normal, BackwardOrder::split, cases);

@@ -231,7 +231,9 @@ def test_more_refusals(qkv):
         (80, {}, "", "gpu:flash2-mma", None),
         (80, {}, "ordered", "gpu:flash2-mma", "ordered"),
         (90, {"softcap": 50}, "", "gpu:flash2-mma", None),
-        (90, {"mask": "prefix:9", "causal": True}, "", "gpu:flash2-mma", None),
+        (90, {"mask": "prefix:9", "causal": True}, "", "gpu:flash3", None),
+        (90, {"mask": "prefix:9", "causal": True}, "deterministic", "gpu:flash2-mma", "split"),
+        (90, {"mask": "prefix:9", "causal": True, "alibi": True}, "", "gpu:flash2-mma", None),
     ],
 )
 def test_the_fastest_kernel_that_computes_a_problem_is_chosen(capability, problem, order, kernel, chosen_order):

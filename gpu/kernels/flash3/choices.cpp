@@ -9,6 +9,7 @@
 
 #include "cpu_ref/schedule/splits.hpp"
 #include "gpu/kernels/flash3/flash3.hpp"
+#include "gpu/kernels/flash3/fp8/shapes.hpp"
 #include "gpu/kernels/flash3/way_search.hpp"
 
 namespace tilescope {
@@ -22,9 +23,9 @@ double forward_step(int head_dim, Flash3Height height) {
     double step;
   };
   // At 72 the rows of K and V are 144 bytes, and bound it.
-  constexpr Row kWhole[] = {{64, 0.90},  {72, 1.61},  {80, 1.39},  {96, 1.32}, {112, 1.35},
-                            {128, 1.48}, {160, 0.87}, {192, 0.97}, {256, 1.20}};
-  constexpr Row kHalf[] = {{72, 1.55}, {80, 1.18}, {96, 1.31}, {128, 1.48}};
+  constexpr Row kWhole[] = {{64, 0.90},  {72, 1.61},  {80, 1.39},  {96, 1.32},  {112, 1.35},
+                            {128, 1.48}, {160, 0.87}, {192, 0.97}, {224, 1.06}, {256, 1.20}};
+  constexpr Row kHalf[] = {{64, 1.02}, {72, 1.55}, {80, 1.18}, {96, 1.31}, {128, 1.48}};
   constexpr Row kLow[] = {{64, 0.59}, {96, 0.97}, {128, 1.01}, {192, 0.55}, {256, 0.95}};
   const auto step_of = [&](const auto& rows) {
     return std::find_if(std::begin(rows), std::end(rows),
@@ -34,6 +35,23 @@ double forward_step(int head_dim, Flash3Height height) {
   if (height == Flash3Height::low) return step_of(kLow);
   const bool has_half = flash3_forward_shape(head_dim, Flash3Height::half) != flash3_forward_shape(head_dim);
   return height == Flash3Height::half && has_half ? step_of(kHalf) : step_of(kWhole);
+}
+
+/// What end_of_forward() adds up. [us]
+struct ForwardCosts {
+  TileShape tile;
+  double step, ends;  // of a kv tile, of a q tile besides
+};
+ForwardCosts forward_costs(const AttentionProblem& problem, Flash3Height height) {
+  const int head_dim = static_cast<int>(problem.head_dim);
+  if (!is_fp8(problem.dtype)) {
+    constexpr double kEnds = 3.3;
+    return {flash3_forward_shape(head_dim, height).tile, forward_step(head_dim, height), kEnds};
+  }
+  const TileShape tile = flash3_fp8_shape(head_dim, Fp8Sums::two_level, height).tile;
+  if (head_dim > 128) return {tile, 1.55, 3.4};
+  if (head_dim > 64) return {tile, 1.22, 1.3};
+  return height == Flash3Height::whole ? ForwardCosts{tile, 1.38, 2.9} : ForwardCosts{tile, 1.02, 1.6};
 }
 
 /// When CTAs end that multiprocessors take in the order in which they are issued; of many, about when.
@@ -53,28 +71,27 @@ double end_as_issued(const Grid& grid, const std::vector<double>& costs) {
 
 /// When the pass ends. [us]
 double end_of_forward(const AttentionProblem& problem, const Flash3ForwardWay& way) {
-  // us: before and behind all tiles, of a q tile's ends, of a kv tile that a mask cuts, two of a q tile at
-  // most, of a part of a split and each KiB that it writes, of the pass that combines
-  constexpr double kBase = 4.6, kEnds = 3.3, kMasked = 0.13, kPart = 0.3, kWriteKiB = 0.021, kCombine = 2.9,
+  // us: before and behind all tiles, of a kv tile that a mask cuts, two of a q tile at most, of a part of a
+  // split and each KiB that it writes, of the pass that combines
+  constexpr double kBase = 4.6, kMasked = 0.13, kPart = 0.3, kWriteKiB = 0.021, kCombine = 2.9,
                    kCombineMB = 0.93;
-  const Flash3ForwardShape shape = flash3_forward_shape(static_cast<int>(problem.head_dim), way.height);
-  const double step = forward_step(static_cast<int>(problem.head_dim), way.height);
+  const ForwardCosts of = forward_costs(problem, way.height);
   const VisibleBand band = problem.band();
   const std::int64_t heads = problem.batch * (way.packed ? problem.heads_kv : problem.heads);
   const int rows_of_head = band.seqlen_q * static_cast<int>(way.packed ? problem.group_size() : 1);
   const bool split = way.splits > 1;
   const double row_bytes = 4.0 * static_cast<double>(problem.head_dim);
-  const double ends = kEnds + (split ? kPart + kWriteKiB * shape.tile.block_m * row_bytes / 1024 : 0.0);
-  const Grid grid{.num_blocks = ceil_div(rows_of_head, shape.tile.block_m),
+  const double ends = of.ends + (split ? kPart + kWriteKiB * of.tile.block_m * row_bytes / 1024 : 0.0);
+  const Grid grid{.num_blocks = ceil_div(rows_of_head, of.tile.block_m),
                   .num_heads = static_cast<int>(heads) * way.splits,
-                  .swizzled_heads = way.splits * flash3_forward_swizzle(problem, shape.tile),
+                  .swizzled_heads = way.splits * flash3_forward_swizzle(problem, of.tile),
                   .order = problem.masked() ? TileOrder::head_swizzled : TileOrder::row_major,
                   .longest_is_last = true};
   std::vector<double> costs;
   for (int block = 0; block < grid.num_blocks; ++block) {
-    const TileRange tiles = packed_kv_tiles(band, shape.tile, rows_of_head, block);
+    const TileRange tiles = packed_kv_tiles(band, of.tile, rows_of_head, block);
     const int steps = ceil_div(tiles.count(), way.splits);
-    costs.push_back(steps * step + (problem.masked() ? std::min(steps, 2) * kMasked : 0.0) + ends);
+    costs.push_back(steps * of.step + (problem.masked() ? std::min(steps, 2) * kMasked : 0.0) + ends);
   }
   const double end = end_as_issued(grid, costs);
   if (!split) return kBase + end;
@@ -168,9 +185,11 @@ int flash3_forward_swizzle(const AttentionProblem& problem, TileShape tile) {
 }
 
 bool flash3_can_persist(const AttentionProblem& problem) {
-  return flash3_backward_shape(static_cast<int>(problem.head_dim), false, true).persistent &&
-         flash3_backward_persistent(problem.visible_pairs(),
-                                    problem.batch * problem.heads * problem.seqlen_q);
+  const std::int64_t queries = problem.batch * problem.heads * problem.seqlen_q;
+  const std::int64_t keys = problem.batch * problem.heads_kv * problem.seqlen_k;
+  return !flash3_has_backward_tables(problem) &&
+         flash3_backward_shape(static_cast<int>(problem.head_dim), false, true).persistent &&
+         flash3_backward_persistent(problem.visible_pairs(), std::max(queries, keys));
 }
 
 namespace {
@@ -181,21 +200,19 @@ Flash3ForwardWay choose_forward(const AttentionProblem& problem) {
   // Of the time of others that splits are to take, since steps of lone tiles are shorter than those of many.
   constexpr double kShareOfSplits = 0.92;
   constexpr int kMostSplits = 16;
-  if (is_fp8(problem.dtype) || flash3_has_values(problem) || flash3_has_tables(problem) ||
-      flash3_has_mods(problem)) {
-    return {};
-  }
+  if (flash3_has_values(problem) || flash3_has_tables(problem) || flash3_has_mods(problem)) return {};
   const int head_dim = static_cast<int>(problem.head_dim);
+  const bool fp8 = is_fp8(problem.dtype);
   Flash3ForwardWay best;
   double first = end_of_forward(problem, best);
   for (const bool packed : {false, true}) {
-    if (packed && problem.group_size() == 1) continue;
+    if (packed && (problem.group_size() == 1 || fp8)) continue;
     const std::int64_t heads = problem.batch * (packed ? problem.heads_kv : problem.heads);
     const std::int64_t rows = problem.seqlen_q * (packed ? problem.group_size() : 1);
     for (const Flash3Height height : {Flash3Height::whole, Flash3Height::half, Flash3Height::low}) {
-      const Flash3ForwardShape shape = flash3_forward_shape(head_dim, height);
-      if (packed && problem.masked() && !shape.packs_masked) continue;
-      const TileShape tile = shape.tile;
+      if (packed && problem.masked() && !flash3_forward_shape(head_dim, height).packs_masked) continue;
+      if (fp8 && height == Flash3Height::low) continue;
+      const TileShape tile = forward_costs(problem, height).tile;
       const std::int64_t tiles = heads * ((rows + tile.block_m - 1) / tile.block_m);
       if (height == Flash3Height::low && tiles > kMostTiles && rows > tile.block_m) continue;
       const std::int64_t most =
@@ -217,7 +234,8 @@ Flash3BackwardWay choose_backward(const AttentionProblem& problem) {
   constexpr std::int64_t kMostTiles = 16 * kHopperMultiprocessors;  // with their splits
   constexpr std::int64_t kMostReordered = 8 * kHopperMultiprocessors;
   constexpr std::int64_t kMostOfGroups = 100 * kHopperMultiprocessors;
-  const TileShape tile = flash3_backward_shape(static_cast<int>(problem.head_dim)).tile;
+  const TileShape tile = flash3_backward_shape(problem).tile;
+  if (flash3_has_backward_tables(problem)) return {1, usual_backward_swizzle(problem, tile)};
   const std::int64_t heads = problem.batch * problem.heads_kv;
   const std::int64_t tiles = heads * num_n_blocks(problem.band(), tile);
   const int most = static_cast<int>(kMostTiles / tiles);

@@ -8,11 +8,11 @@
 
 namespace tilescope {
 
-/// A way to run the forward pass in 16 bits.
+/// A way to run the forward pass.
 struct Flash3ForwardWay {
   Flash3Height height = Flash3Height::whole;
   int splits = 1;
-  bool packed = false;
+  bool packed = false;  // in 16 bits
 };
 /// The way that ends first.
 Flash3ForwardWay flash3_forward_way(const AttentionProblem& problem);

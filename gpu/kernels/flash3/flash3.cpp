@@ -22,18 +22,29 @@ Flash3ForwardShape forward_shape(const AttentionProblem& problem, TileShape tile
 
 Flash3BackwardShape backward_shape(const TileProgram& program) {
   const int head_dim = static_cast<int>(program.problem.head_dim);
-  return flash3_backward_shape(head_dim, program.ordered, Flash3::short_rows(program.problem));
+  if (flash3_has_backward_tables(program.problem)) return flash3_backward_table_shape(head_dim);
+  return flash3_backward_shape(head_dim, program.ordered, Flash3::persistent(program));
 }
 
-Flash3Fp8Shape fp8_shape(const AttentionProblem& problem, Fp8Sums sums) {
-  return flash3_fp8_shape(static_cast<int>(problem.head_dim), sums, Flash3::short_rows(problem));
+/// Of the height that has the program's tile.
+Flash3Fp8Shape fp8_shape(const TileProgram& program) {
+  const int head_dim = static_cast<int>(program.problem.head_dim);
+  const Flash3Fp8Shape half = flash3_fp8_shape(head_dim, program.fp8_sums, Flash3Height::half);
+  return program.tile == half.tile ? half : flash3_fp8_shape(head_dim, program.fp8_sums);
 }
 
 /// claimed is for persistent CTAs in the default order: in another, long and short kv tiles might not come in
 /// turn.
 DqStart dq_start(const AttentionProblem& problem, const ProgramOptions& options) {
+  if (flash3_has_backward_tables(problem)) return DqStart::cleared;
   const bool in_turn = !problem.masked() || options.fused_swizzled_heads == 1;
-  if (flash3_can_persist(problem) && in_turn) return DqStart::claimed;
+  if (flash3_can_persist(problem) && in_turn) {
+    // Where few queries see many keys, all of a head's CTAs would ask for the same few q tiles.
+    return flash3_backward_persistent(problem.visible_pairs(),
+                                      problem.batch * problem.heads * problem.seqlen_q)
+               ? DqStart::claimed
+               : DqStart::cleared;
+  }
   // Where a kv tile goes through several heads, those that see fewer queries would wait for the first one at
   // each head.
   const bool waits = problem.group_size() > 1 && !flash3_sees_evenly(problem);
@@ -61,9 +72,11 @@ bool Flash3::short_rows(const AttentionProblem& problem) {
 ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
   ProgramOptions options;
   const Flash3ForwardWay forward = flash3_forward_way(problem);
-  options.set_tile(Direction::forward, is_fp8(problem.dtype)
-                                           ? fp8_shape(problem, Fp8Sums::two_level).tile
-                                           : flash3_forward_shape(problem, forward.height).tile);
+  options.set_tile(
+      Direction::forward,
+      is_fp8(problem.dtype)
+          ? flash3_fp8_shape(static_cast<int>(problem.head_dim), Fp8Sums::two_level, forward.height).tile
+          : flash3_forward_shape(problem, forward.height).tile);
   if (forward.splits > 1) options.splits = {SplitPolicy::Kind::number, forward.splits};
   options.pack_gqa = forward.packed;
   const Flash3BackwardWay backward = flash3_backward_way(problem);
@@ -71,7 +84,7 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
   const Flash3BackwardWay ordered = flash3_ordered_way(problem);
   options.ordered_query_splits = ordered.splits;
   options.ordered_swizzled_heads = ordered.swizzled_heads;
-  options.set_tile(Direction::backward, flash3_backward_shape(static_cast<int>(problem.head_dim)).tile);
+  options.set_tile(Direction::backward, flash3_backward_shape(problem).tile);
   options.backward = BackwardOrder::fused;
   options.scan = Scan::descending;
   options.work_counter = true;
@@ -81,7 +94,7 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
     options.swizzled_heads = flash3_forward_swizzle(problem, options[PassName::forward].tile);
     options.fused_swizzled_heads = backward.swizzled_heads;
   }
-  options.dq_flags = flash3_backward_shape(static_cast<int>(problem.head_dim)).senders();
+  options.dq_flags = flash3_backward_shape(problem).senders();
   options.dq_start = dq_start(problem, options);
   return options;
 }
@@ -98,6 +111,8 @@ std::vector<TileShape> Flash3::tile_choices(const AttentionProblem& problem, Pas
 }
 
 bool Flash3::persistent(const TileProgram& program) {
+  if (program.name != PassName::dkdvdq || program.ordered) return false;
+  if (program.dq_start != DqStart::cleared) return program.dq_start == DqStart::claimed;
   return program.query_splits() == 1 && flash3_can_persist(program.problem) && program.grid.heads_in_turn();
 }
 
@@ -112,7 +127,7 @@ std::vector<Boxes> Flash3::boxes(const TileProgram& program) {
   };
   constexpr bool kEvictFirst = true;  // what a CTA loads once: CacheHint of the producers
   if (program.name == PassName::forward && is_fp8(program.problem.dtype)) {
-    const Flash3Fp8Shape shape = fp8_shape(program.problem, program.fp8_sums);
+    const Flash3Fp8Shape shape = fp8_shape(program);
     return {boxes(q, shape.q_tile(), kEvictFirst), boxes(k, shape.kv_tile()), boxes(v, shape.kv_tile())};
   }
   if (program.name == PassName::forward) {
@@ -160,25 +175,27 @@ std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const P
     return "has masks beside causal and windows up to head_dim " + std::to_string(kFlash3TablesHeadDim) +
            ", not at " + std::to_string(problem.head_dim);
   }
-  if (flash3_has_mods(problem) && !beyond.empty()) return "modifies scores, but not " + beyond;
-  if (is_fp8(problem.dtype) && (splits || options.pack_gqa)) {
-    return "splits keys and packs heads of 16-bit types alone";
+  if (flash3_has_backward_tables(problem) && options.backward == BackwardOrder::ordered) {
+    return "has masks beside causal and windows, but not in an ordered backward pass";
   }
+  if (flash3_has_mods(problem) && !beyond.empty()) return "modifies scores, but not " + beyond;
+  if (is_fp8(problem.dtype) && options.pack_gqa) return "packs heads of 16-bit types alone";
   if (options.pack_gqa && problem.masked() &&
       !forward_shape(problem, options[PassName::forward].tile).packs_masked) {
-    return "packs heads under a mask only in q tiles of 64 rows, and of 128 at head_dim 72 to 96";
+    return "packs heads under a mask only in q tiles of 64 rows, and of 128 up to head_dim 96";
   }
   return std::nullopt;
 }
 
 int Flash3::bit_reads(const TileProgram& program) {
+  if (program.name == PassName::dkdvdq) return flash3_has_backward_tables(program.problem) ? 1 : 0;
   return program.name == PassName::forward && flash3_has_tables(program.problem) ? 1 : 0;
 }
 
 LaunchShape Flash3::launch_shape(const TileProgram& program) {
   if (program.name == PassName::combine) return {combine_threads_of(program.problem.head_dim), 0};
   if (program.name == PassName::forward && is_fp8(program.problem.dtype)) {
-    const Flash3Fp8Shape shape = fp8_shape(program.problem, program.fp8_sums);
+    const Flash3Fp8Shape shape = fp8_shape(program);
     return {shape.threads(), Flash3Fp8Layout(shape).end, 1};
   }
   if (program.name == PassName::forward) {
@@ -195,7 +212,7 @@ LaunchShape Flash3::launch_shape(const TileProgram& program) {
 WarpWork Flash3::warp_work(const TileProgram& program) {
   constexpr int kRows = 64;  // of a WGMMA
   if (is_fp8(program.problem.dtype)) {
-    const Flash3Fp8Shape shape = fp8_shape(program.problem, program.fp8_sums);
+    const Flash3Fp8Shape shape = fp8_shape(program);
     if (shape.tile != program.tile) return {};
     return {.warps = shape.warps(),
             .in_flight = shape.order == Flash3Fp8Order::after ? 1 : 2,

@@ -30,7 +30,7 @@ struct Flash3 {
           kFeatures | FeatureSet{Feature::fp8e4m3, Feature::fp8e5m2, Feature::descales, Feature::split_keys,
                                  Feature::packed_heads, Feature::value_dim, Feature::mask_rules,
                                  Feature::softcap, Feature::alibi, Feature::learned_sink},
-      .backward = kFeatures | FeatureSet{Feature::query_splits},
+      .backward = kFeatures | FeatureSet{Feature::query_splits, Feature::mask_rules},
       .head_dims = kFlash3HeadDims,
       .row_bytes_multiple = 16};
   static constexpr ChipRange chips{.first = 90, .last = 90};
@@ -52,15 +52,16 @@ struct Flash3 {
   }
   /// See flash3_short_rows().
   static bool short_rows(const AttentionProblem&);
-  /// Whether a backward pass whose sums are cleared has persistent CTAs: see flash3_backward_persistent().
+  /// Whether a backward pass has persistent CTAs: see flash3_can_persist().
   static bool persistent(const TileProgram&);
   static ProgramOptions default_options(const AttentionProblem&);
   /// Forward in 16 bits all heights of q tiles.
   static std::vector<TileShape> tile_choices(const AttentionProblem&, PassName);
-  /// Splits and packed heads are those of 16-bit types, packed heads under a mask those of low q tiles.
+  /// Splits and packed heads are those of 16-bit types, packed heads under a mask those of low q tiles. No
+  /// tables in the ordered backward pass.
   static std::optional<std::string> lack(const AttentionProblem&, const ProgramOptions&);
-  /// Under a mask that is no band, or a soft cap at small head dimensions, one instance finds its tiles in
-  /// tables.
+  /// Under a mask that is no band, or forward a soft cap at small head dimensions, one instance of each pass
+  /// finds its tiles in tables.
   static int bit_reads(const TileProgram&);
   /// What produce() and produce_tiles() load.
   static std::vector<Boxes> boxes(const TileProgram&);

@@ -65,7 +65,7 @@ void launch_backward(const TileProgram& program, const KernelArguments& argument
 }
 
 template <WgmmaType kType, typename Choice>
-void launch_fp8(const KernelArguments& arguments, CUstream_st* stream) {
+void launch_fp8(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   auto* launch = gpu::launch_flash3_fp8_forward<kType, Choice, false>;
   if (arguments.log.states) {
     if constexpr (Choice::shape.sums == Fp8Sums::fast) {
@@ -76,17 +76,17 @@ void launch_fp8(const KernelArguments& arguments, CUstream_st* stream) {
       launch = gpu::launch_flash3_fp8_forward<kType, Choice, true>;
     }
   }
-  launch(gpu::flash3_fp8_arguments<Choice::shape>(arguments), multiprocessors(), stream);
+  launch(gpu::flash3_fp8_arguments<Choice::shape>(arguments, program.splits), multiprocessors(), stream);
 }
 
 void launch_fp8_forward(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   const AttentionProblem& problem = program.problem;
   const auto by_tile = [&]<WgmmaType kType, int kHeadDim, Fp8Sums kSums>() {
-    using Short = Flash3Fp8Choice<kHeadDim, kSums, true>;
-    if constexpr (Short::shape != Flash3Fp8Choice<kHeadDim, kSums>::shape) {
-      if (program.tile == Short::shape.tile) return launch_fp8<kType, Short>(arguments, stream);
+    using Half = Flash3Fp8Choice<kHeadDim, kSums, true>;
+    if constexpr (Half::shape != Flash3Fp8Choice<kHeadDim, kSums>::shape) {
+      if (program.tile == Half::shape.tile) return launch_fp8<kType, Half>(program, arguments, stream);
     }
-    return launch_fp8<kType, Flash3Fp8Choice<kHeadDim, kSums>>(arguments, stream);
+    return launch_fp8<kType, Flash3Fp8Choice<kHeadDim, kSums>>(program, arguments, stream);
   };
   const auto by_sums = [&]<WgmmaType kType, int kHeadDim>() {
     if (program.fp8_sums == Fp8Sums::fast) {
@@ -115,6 +115,7 @@ void dispatch(const AttentionProblem& problem, Body&& body) {
     if (dim <= 128) return body.template operator()<kType, 128>();
     if (dim <= 160) return body.template operator()<kType, 160>();
     if (dim <= 192) return body.template operator()<kType, 192>();
+    if (dim <= 224) return body.template operator()<kType, 224>();
     return body.template operator()<kType, 256>();
   };
   if (problem.dtype == ElementType::fp16) return by_dim.template operator()<WgmmaType::fp16>();
@@ -132,15 +133,18 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
   if (program.variant != Variant::own) return launch_variant(program, arguments, stream);
   dispatch(program.problem, [&]<WgmmaType kType, int kHeadDim>() {
     if (program.name == PassName::dkdvdq) {
+      if (flash3_has_backward_tables(program.problem)) {
+        return launch_backward<kType, Flash3BackwardTableChoice<(kHeadDim <= 64 ? 64 : 128)>>(
+            program, arguments, stream);
+      }
       constexpr int kBackwardDim = flash3_backward_shape(kHeadDim).head_dim;
       if (program.ordered) {
         return launch_backward<kType, Flash3BackwardChoice<kBackwardDim, true>>(program, arguments, stream);
       }
-      const bool persistent = program.dq_start == DqStart::claimed ||
-                              (program.dq_start == DqStart::cleared && Flash3::persistent(program));
       if constexpr (Flash3BackwardChoice<kBackwardDim, false, true>::shape.persistent) {
         using Persistent = Flash3BackwardChoice<kBackwardDim, false, true>;
-        if (persistent) return launch_backward<kType, Persistent>(program, arguments, stream);
+        if (Flash3::persistent(program))
+          return launch_backward<kType, Persistent>(program, arguments, stream);
       }
       return launch_backward<kType, Flash3BackwardChoice<kBackwardDim>>(program, arguments, stream);
     }

@@ -34,6 +34,15 @@ __device__ __forceinline__ void load_box(std::uint32_t target, const CUtensorMap
       : "memory");
 }
 
+/// Loads consecutive bytes, a multiple of 16 at one of 16; `barrier` has been told of them.
+__device__ __forceinline__ void load_run(SharedAddress target, const void* from, std::uint32_t bytes,
+                                         SharedAddress barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(target),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
 /// Loads the tile that begins at `row` of a head, a box a panel. `barrier` has been told of its bytes.
 template <PanelTile kTile>
 __device__ __forceinline__ void load_tile(SharedAddress target, const CUtensorMap& map, SharedAddress barrier,

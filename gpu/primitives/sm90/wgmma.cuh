@@ -60,7 +60,8 @@ struct WgmmaWidth {
 #define TS_TEXT10 TS_TEXT9 TS_T9
 #define TS_TEXT11 TS_TEXT10 TS_T10
 #define TS_TEXT12 TS_TEXT11 TS_T11
-#define TS_TEXT16 TS_TEXT12 TS_T12 TS_T13 TS_T14 TS_T15
+#define TS_TEXT14 TS_TEXT12 TS_T12 TS_T13
+#define TS_TEXT16 TS_TEXT14 TS_T14 TS_T15
 #define TS_8(i)                                                                               \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
       "+f"(d[i + 6]), "+f"(d[i + 7])
@@ -74,7 +75,8 @@ struct WgmmaWidth {
 #define TS_REGISTERS10 TS_REGISTERS9, TS_8(72)
 #define TS_REGISTERS11 TS_REGISTERS10, TS_8(80)
 #define TS_REGISTERS12 TS_REGISTERS11, TS_8(88)
-#define TS_REGISTERS16 TS_REGISTERS12, TS_8(96), TS_8(104), TS_8(112), TS_8(120)
+#define TS_REGISTERS14 TS_REGISTERS12, TS_8(96), TS_8(104)
+#define TS_REGISTERS16 TS_REGISTERS14, TS_8(112), TS_8(120)
 
 // N; its sixteens; the types; the numbers of the operands behind the N / 2 results: A's (one or four), B's,
 // whether to accumulate, and the transpose bits.
@@ -141,6 +143,7 @@ TS_WIDTH(112, 7, 56, 57, 58, 59, 60, 61, 62)
 TS_WIDTH(128, 8, 64, 65, 66, 67, 68, 69, 70)
 TS_WIDTH(160, 10, 80, 81, 82, 83, 84, 85, 86)
 TS_WIDTH(192, 12, 96, 97, 98, 99, 100, 101, 102)
+TS_WIDTH(224, 14, 112, 113, 114, 115, 116, 117, 118)
 TS_WIDTH(256, 16, 128, 129, 130, 131, 132, 133, 134)
 
 #undef TS_WIDTH

@@ -15,7 +15,9 @@
 #include "cpu_ref/kernels/cpu_kernels.hpp"
 #include "cpu_ref/numeric/numeric.hpp"
 #include "cpu_ref/numeric/random_inputs.hpp"
+#include "cpu_ref/primitives/amx_matmul.hpp"
 #include "cpu_ref/primitives/tile.hpp"
+#include "cpu_ref/primitives/tile_registers.hpp"
 #include "tests/cpu_ref/instruction_sets.hpp"
 #include "tests/random_problems.hpp"
 
@@ -126,40 +128,143 @@ TEST_CASE("rows of bf16 are paired, a null one as zeros") {
   check(nullptr, nullptr);
 }
 
+/// Operands of a product, in words, with NaN behind them, and what it is added to.
+struct Operands {
+  int rows, cols, words;
+  bool transposed;
+  Accumulate accumulate;
+  Tile a, b, before;
+
+  explicit Operands(testing::ProblemGenerator& random)
+      : rows(size(random)),
+        cols(size(random)),
+        words(size(random)),
+        transposed(random.chance(0.5)),
+        accumulate(random.chance(0.5) ? Accumulate::yes : Accumulate::no),
+        a(random_words(transposed ? words : rows, transposed ? rows : words, random)),
+        b(random_words(words, cols, random)),
+        before(random_tile(rows + 1, cols, random)) {}
+
+  /// What multiply(), as bf16_tile_matmul(), makes of them.
+  template <typename Multiply>
+  Tile product(Multiply&& multiply) const {
+    Tile c(rows + 1, cols);
+    std::copy_n(before.data(), before.size(), c.data());
+    multiply(transposed ? a.transposed() : a.by_rows(), b.data(), b.stride(), c.data(), c.stride(), rows,
+             cols, words, accumulate);
+    return c;
+  }
+
+ private:
+  static int size(testing::ProblemGenerator& random) {
+    return random.chance(0.5) ? 16 * random.between(1, 5) : random.between(1, 70);
+  }
+  static Tile random_words(int rows, int cols, testing::ProblemGenerator& random) {
+    Tile tile(rows + 1, cols);
+    tile.fill(std::numeric_limits<float>::quiet_NaN());
+    const Tile values = random_bf16_tile(2 * rows, cols, random);
+    pair_float_rows(values, 2 * rows, cols, tile);
+    return tile;
+  }
+};
+
+template <typename Multiply>
+void check_product(const Operands& given, Multiply&& multiply) {
+  const Tile c = given.product(multiply);
+  for (int r = 0; r < given.rows; ++r) {
+    for (int col = 0; col < given.cols; ++col) {
+      double sum = given.accumulate == Accumulate::yes ? static_cast<double>(given.before.row(r)[col]) : 0.0;
+      double abs_sum = std::fabs(sum);
+      for (int k = 0; k < 2 * given.words; ++k) {
+        const float left = given.transposed ? given.a.row(k / 2)[r] : given.a.row(r)[k / 2];
+        const double term = static_cast<double>(half_of(left, k % 2)) *
+                            static_cast<double>(half_of(given.b.row(k / 2)[col], k % 2));
+        sum += term;
+        abs_sum += std::fabs(term);
+      }
+      CHECK(std::fabs(static_cast<double>(c.row(r)[col]) - sum) <= 2 * given.words * 0x1p-24 * abs_sum);
+    }
+  }
+  for (int col = 0; col < given.cols; ++col) {
+    CHECK(c.row(given.rows)[col] == given.before.row(given.rows)[col]);
+  }
+}
+
 TEST_CASE("products of pairs of all sizes, by rows and transposed, fresh and accumulated") {
   if (!can_test_pairs()) return;
   for (unsigned seed = 0; seed < 200; ++seed) {
     testing::ProblemGenerator random(seed);
-    const int rows = random.between(1, 40), cols = random.between(1, 70), words = random.between(1, 30);
-    const bool transposed = random.chance(0.5), accumulate = random.chance(0.5);
     CAPTURE(seed);
-    Tile a = transposed ? Tile(words, rows) : Tile(rows, words);
-    Tile b(words, cols);
-    const Tile before = random_tile(rows, cols, random);
-    for (Tile* tile : {&a, &b}) {
-      const int count = static_cast<int>(tile->size() / static_cast<std::size_t>(tile->stride()));
-      pair_float_rows(random_bf16_tile(2 * count, static_cast<int>(tile->stride()) - kTileAlign, random),
-                      2 * count, static_cast<int>(tile->stride()) - kTileAlign, *tile);
+    check_product(Operands(random), bf16_tile_matmul);
+  }
+}
+
+#ifdef __x86_64__
+/// AMX's instructions, as Intel's manual states them. Products of two bf16 numbers are exact in fp32.
+struct ModelRegisters {
+  static inline float registers[8][kRegisterRows][kRegisterWords];
+
+  template <int r>
+  static void clear() {
+    std::memset(registers[r], 0, sizeof registers[r]);
+  }
+  template <int r>
+  static void load(const float* from, std::ptrdiff_t stride) {
+    for (int row = 0; row < kRegisterRows; ++row) {
+      std::memcpy(registers[r][row], from + row * stride, sizeof registers[r][row]);
     }
-    Tile c(rows, cols);
-    std::memcpy(c.data(), before.data(), c.size() * sizeof(float));
-    bf16_tile_matmul(transposed ? a.transposed() : a.by_rows(), b.data(), b.stride(), c.data(), c.stride(),
-                     rows, cols, words, accumulate ? Accumulate::yes : Accumulate::no);
-    for (int r = 0; r < rows; ++r) {
-      for (int col = 0; col < cols; ++col) {
-        double sum = accumulate ? static_cast<double>(before.row(r)[col]) : 0.0, abs_sum = std::fabs(sum);
-        for (int k = 0; k < 2 * words; ++k) {
-          const float left = transposed ? a.row(k / 2)[r] : a.row(r)[k / 2];
-          const double term = static_cast<double>(half_of(left, k % 2)) *
-                              static_cast<double>(half_of(b.row(k / 2)[col], k % 2));
-          sum += term;
-          abs_sum += std::fabs(term);
+  }
+  template <int r>
+  static void store(float* to, std::ptrdiff_t stride) {
+    for (int row = 0; row < kRegisterRows; ++row) {
+      std::memcpy(to + row * stride, registers[r][row], sizeof registers[r][row]);
+    }
+  }
+  template <int c, int a, int b>
+  static void add_products() {
+    for (int row = 0; row < kRegisterRows; ++row) {
+      for (int col = 0; col < kRegisterWords; ++col) {
+        float sums[2] = {0.0f, 0.0f};  // of the lower halves, and of the upper ones
+        for (int word = 0; word < kRegisterWords; ++word) {
+          for (int half = 0; half < 2; ++half) {
+            sums[half] += half_of(registers[a][row][word], half) * half_of(registers[b][word][col], half);
+          }
         }
-        CHECK(std::fabs(static_cast<double>(c.row(r)[col]) - sum) <= 2 * words * 0x1p-24 * abs_sum);
+        registers[c][row][col] += sums[0] + sums[1];
       }
     }
   }
+};
+
+TEST_CASE("products in tile registers, of which a model stands for AMX's") {
+  if (!can_test_pairs()) return;
+  RegisterMatmul<ModelRegisters> multiply;
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    testing::ProblemGenerator random(seed);
+    CAPTURE(seed);
+    check_product(Operands(random), multiply);
+  }
 }
+
+TEST_CASE("AMX gives the bits of its model") {
+  if (!multiplies_by_amx()) {
+    MESSAGE("skipped: products by AMX, which this processor has not");
+    return;
+  }
+  AmxMatmul amx;
+  RegisterMatmul<ModelRegisters> model;
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    testing::ProblemGenerator random(seed);
+    CAPTURE(seed);
+    const Operands given(random);
+    check_product(given, amx);
+    const Tile by_amx = given.product(amx), expected = given.product(model);
+    for (int row = 0; row < given.rows; ++row) {
+      CHECK(std::memcmp(by_amx.row(row), expected.row(row), sizeof(float) * given.cols) == 0);
+    }
+  }
+}
+#endif
 
 TEST_CASE("bf16 rows that lie at odd places give the bits of those side by side") {
   for (const int head_dim : {7, 64}) {

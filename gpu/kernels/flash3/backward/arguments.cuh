@@ -4,6 +4,8 @@
 
 #include <cuda.h>
 
+#include <type_traits>
+
 #include "cpu_ref/schedule/tile_schedule.hpp"
 #include "gpu/kernels/flash3/backward/shapes.hpp"
 #include "gpu/launch/kernel_arguments.hpp"
@@ -35,5 +37,12 @@ struct Flash3BackwardArguments {
   DeviceTileLog log;            // of observed instances
   StepClock clock;
 };
+struct Flash3BackwardTableArguments : Flash3BackwardArguments {
+  DeviceVisits visits;
+};
+/// What an instance is launched with. @tparam kTables  of its shape
+template <bool kTables>
+using Flash3BackwardArgumentsOf =
+    std::conditional_t<kTables, Flash3BackwardTableArguments, Flash3BackwardArguments>;
 
 }  // namespace tilescope::gpu

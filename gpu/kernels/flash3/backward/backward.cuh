@@ -34,6 +34,10 @@ __device__ __forceinline__ void init_barriers(const Flash3BackwardShared<kShape>
     shared.probs().init(kShape.warps(), kShape.warps());
   }
   shared.dq(0).init(4, 1);
+  if constexpr (kShape.tables) {
+    shared.visits().init(1, 32 + kShape.senders());  // who asks; who brings LSE, and who sends dQ
+    sm90::init_barrier(shared.visit_count(), 1);
+  }
   sm90::fence_barrier_init();
 }
 
@@ -42,8 +46,8 @@ __device__ __forceinline__ void init_barriers(const Flash3BackwardShared<kShape>
 /// CTA: one kv tile of one key/value head; Flash3BackwardShape::persistent: one after the other. Grid:
 /// args.grid, or as many as run at once. Dynamic shared memory: Flash3BackwardLayout.
 template <sm90::WgmmaType kType, typename Choice, bool kObserved>
-__global__ __launch_bounds__(Choice::shape.threads(),
-                             1) void flash3_dkdvdq(const __grid_constant__ Flash3BackwardArguments args) {
+__global__ __launch_bounds__(Choice::shape.threads(), 1) void flash3_dkdvdq(
+    const __grid_constant__ Flash3BackwardArgumentsOf<Choice::shape.tables> args) {
   constexpr Flash3BackwardShape kShape = kObserved ? Choice::shape.together() : Choice::shape;
   static_assert(Flash3BackwardLayout(kShape).end <= kSm90SharedBytes, "the tile does not fit shared memory");
   extern __shared__ __align__(1024) unsigned char shared_bytes[];

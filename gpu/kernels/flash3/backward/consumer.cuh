@@ -25,7 +25,7 @@ struct Flash3Consumer {
   static constexpr int kBoxNumbers = 64 * kShape.dq_box().cols / 128;       // of a thread
   static constexpr int kEveryone = 1;  // the named barrier of all computing warpgroups
 
-  const Flash3BackwardArguments& args;
+  const Flash3BackwardArgumentsOf<kShape.tables>& args;
   Flash3BackwardShared<kShape> shared;
   const unsigned char* bytes;  // the same memory
   int group, thread;           // of the warpgroup

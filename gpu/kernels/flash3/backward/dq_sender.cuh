@@ -4,6 +4,7 @@
 // them, in the order that the q tile's semaphore asks for.
 #pragma once
 
+#include "gpu/kernels/flash3/backward/tables.cuh"
 #include "gpu/kernels/flash3/backward/walk.cuh"
 #include "gpu/primitives/sm90/fences.cuh"
 #include "gpu/primitives/sm90/tma.cuh"
@@ -85,7 +86,9 @@ __device__ __forceinline__ void send_dq(const Flash3BackwardArguments& args,
     sm90::arrive(shared.dq(group_of(i)).empty_at(round.stage(i / kGroups)));
   };
   static_assert(kGroups * round.kStages > 1 || kBoxes == 1, "a box is given back when the next one is sent");
-  each_tile<kShape>(args, [&](const Flash3Stream<kShape>& stream, int head, int m_block) {
+  [[maybe_unused]] auto visits = shared.visits();
+  each_tile<kShape>(args, shared, [&](const Flash3Stream<kShape>& stream, int head, int m_block) {
+    if constexpr (kShape.tables) m_block = told_tile(visits);
     DqSemaphore<kShape, kSender> semaphore{args, stream, head, m_block};
     semaphore.begin();
     const int first_query = m_block * kShape.tile.block_m + (kShape.dq_by_queries() ? 64 * kSender : 0);

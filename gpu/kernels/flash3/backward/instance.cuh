@@ -9,7 +9,8 @@
 namespace tilescope::gpu {
 
 template <sm90::WgmmaType kType, typename Choice, bool kObserved>
-void launch_flash3_dkdvdq(const Flash3BackwardArguments& arguments, int ctas, cudaStream_t stream) {
+void launch_flash3_dkdvdq(const Flash3BackwardArgumentsOf<Choice::shape.tables>& arguments, int ctas,
+                          cudaStream_t stream) {
   constexpr Flash3BackwardShape kShape = Choice::shape;
   // It waits for the kernel before it by itself.
   launch_ctas(flash3_dkdvdq<kType, Choice, kObserved>, PassName::dkdvdq,

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "gpu/kernels/flash3/backward/consumer.cuh"
+#include "gpu/kernels/flash3/backward/tables.cuh"
 
 namespace tilescope::gpu::detail {
 
@@ -30,6 +31,9 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
     int tiles;  // in all
   };
 
+  struct NoTables {};
+  using Visit = std::conditional_t<kShape.tables, Flash3QVisit<kShape>, NoTables>;
+
   sm90::Pipe<Flash3BackwardShared<kShape>::kLayout.dout> dout = shared.dout();
   sm90::Pipe<Flash3BackwardShared<kShape>::kLayout.ds> ds = shared.ds();
   using DsPlace = sm90::RingPlace<kShape.ds_stages()>;
@@ -52,13 +56,25 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
     sm90::fence_async_proxy();
   }
 
+  /// What tables say of a tile whose Q is there.
+  __device__ __forceinline__ Visit look_at(const Tile& tile) const {
+    return Visit(shared.visits().buffer_at(tile.number % shared.kLayout.visits.stages),
+                 shared.bits(q.stage()), kShape.first_key(group));
+  }
+
   __device__ __forceinline__ void log_tile(const Flash3KvItem& item, const Flash3Stream<kShape>& stream,
-                                           const Tile& tile, sm90::TileField field,
+                                           const Tile& tile, const Visit& visit, sm90::TileField field,
                                            const float (&values)[kScores], float factor) const {
-    const TileLogEntry entry(args.log, tile.number, stream.batch, tile.head, tile.m_block, stream.n_block,
-                             item.index(), group == 0 && thread == 0);
-    sm90::log_visible(entry, field, values, factor, args.band,
-                      stream.n_block * kBlockN + kShape.first_key(group), tile.m_block * kBlockM, thread);
+    if constexpr (kShape.tables) {
+      const TileLogEntry entry(args.log, tile.number, stream.batch, tile.head, visit.tile, stream.n_block,
+                               item.index(), group == 0 && thread == 0);
+      visit.log_seen(entry, field, values, factor, thread);
+    } else {
+      const TileLogEntry entry(args.log, tile.number, stream.batch, tile.head, tile.m_block, stream.n_block,
+                               item.index(), group == 0 && thread == 0);
+      sm90::log_visible(entry, field, values, factor, args.band,
+                        stream.n_block * kBlockN + kShape.first_key(group), tile.m_block * kBlockM, thread);
+    }
   }
 
   /// dV, dK and this step's dQ where a tile's dQ waits for the next step, when nobody has to wait for the
@@ -130,15 +146,19 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
     dout.wait_full("dO");
     sm90::fence_wgmma();
     multiply_transposed(dprobs, shared.v().buffer(), dout.buffer());
+    [[maybe_unused]] Visit visit;
+    if constexpr (kShape.tables) visit = look_at(tile);
     // Asked early, since the answer takes a while.
     const auto next_q = q.place.next();
     const bool q_ready = tile.number + 1 == tile.tiles || q.is_full(next_q);
     sm90::wait_for_wgmma<1>();
     if constexpr (kObserved) {
-      log_tile(item, stream, tile, &DeviceTileState::scores, scores,
+      log_tile(item, stream, tile, visit, &DeviceTileState::scores, scores,
                args.exponent_scale < 0.0f ? -1.0f : 1.0f);
     }
-    if (!stream.range.full(tile.m_block)) {
+    if constexpr (kShape.tables) {
+      visit.mask(scores, masked_score(args), thread);
+    } else if (!stream.range.full(tile.m_block)) {
       mask_columns<kShape>(scores, masked_score(args), args,
                            stream.n_block * kBlockN + kShape.first_key(group), tile.m_block * kBlockM,
                            thread);
@@ -150,7 +170,7 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
     sm90::wait_for_wgmma<0>();
     std::uint32_t probs[kScores / 2], dscores[kScores / 2];
     sm90::pack_operands<kType>(scores, probs);
-    if constexpr (kObserved) log_tile(item, stream, tile, &DeviceTileState::dprobs, dprobs, 1.0f);
+    if constexpr (kObserved) log_tile(item, stream, tile, visit, &DeviceTileState::dprobs, dprobs, 1.0f);
 #pragma unroll
     for (int i = 0; i < kScores; i += 4) {
       const float2 delta = this->row_numbers(shared.kLayout.delta, dout.stage(), i);
@@ -257,14 +277,15 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
 /// A computing warpgroup. Where the two have programs of their own, they sum apart and finish together: all
 /// of a barrier's threads meet at one instruction.
 template <sm90::WgmmaType kType, Flash3BackwardShape kShape, bool kObserved>
-__device__ __forceinline__ void consume_keys(const Flash3BackwardArguments& args,
+__device__ __forceinline__ void consume_keys(const Flash3BackwardArgumentsOf<kShape.tables>& args,
                                              Flash3BackwardShared<kShape> shared, const unsigned char* bytes,
                                              int group, int thread) {
   static_assert(!kShape.apart || (kShape.dq_behind && !kShape.persistent));
   using Keys = Flash3Keys<kType, kShape, kObserved>;
   Keys keys{{args, shared, bytes, group, thread}};
   each_item<kShape>(args, [&](const Flash3KvItem& item) {
-    const Flash3Stream<kShape> stream(args, item.index());
+    Flash3Stream<kShape> stream(args, item.index());
+    if constexpr (kShape.tables) stream.range = told_range<kShape>(shared);
     const int tiles = args.heads_of_cta * stream.range.count();
     float dk[Keys::kSums] = {}, dv[Keys::kSums] = {};
     if constexpr (!kShape.apart) {

@@ -11,7 +11,8 @@ namespace tilescope::gpu {
 /// The arguments of the fused backward pass. dq_accum is converted after it.
 /// @param start  what must be cleared before: dq_accum, or flags in dq
 template <sm90::WgmmaType kType, Flash3BackwardShape kShape>
-Flash3BackwardArguments flash3_backward_arguments(const KernelArguments& args, DqStart start) {
+Flash3BackwardArgumentsOf<kShape.tables> flash3_backward_arguments(const KernelArguments& args,
+                                                                   DqStart start) {
   constexpr auto kElement = kType == sm90::WgmmaType::fp16 ? sm90::MapElement::fp16 : sm90::MapElement::bf16;
   const int splits = args.grid.num_splits;
   const int batch = args.grid.num_heads / (args.heads_kv * splits);
@@ -19,7 +20,7 @@ Flash3BackwardArguments flash3_backward_arguments(const KernelArguments& args, D
     return sm90::encode_tensor_map(
         flash3_map(kElement, args[name], batch, heads, rows, args.head_dim, box_rows), args[name].data);
   };
-  Flash3BackwardArguments out{};
+  Flash3BackwardArgumentsOf<kShape.tables> out{};
   const int q_rows = args.band.seqlen_q, k_rows = args.band.seqlen_k;
   out.q = map(TensorName::q, args.heads, q_rows, kShape.tile.block_m);
   out.dout = map(TensorName::dout, args.heads, q_rows, kShape.tile.block_m);
@@ -60,12 +61,14 @@ Flash3BackwardArguments flash3_backward_arguments(const KernelArguments& args, D
   out.exponent_scale = args.score_sign * args.softmax_scale_log2;
   out.log = args.log;
   out.clock = args.clock;
+  if constexpr (kShape.tables) out.visits = args.visits;
   return out;
 }
 
 /// Enqueues the pass with so many CTAs. Compiled once for each type and Flash3BackwardChoice, and to be
 /// observed, for sm_90a.
 template <sm90::WgmmaType kType, typename Choice, bool kObserved = false>
-void launch_flash3_dkdvdq(const Flash3BackwardArguments& arguments, int ctas, cudaStream_t stream);
+void launch_flash3_dkdvdq(const Flash3BackwardArgumentsOf<Choice::shape.tables>& arguments, int ctas,
+                          cudaStream_t stream);
 
 }  // namespace tilescope::gpu

@@ -3,6 +3,7 @@
 // and delta, which obey no rule of the copy engine's, as the computing warpgroups want them.
 #pragma once
 
+#include "gpu/kernels/flash3/backward/tables.cuh"
 #include "gpu/kernels/flash3/backward/walk.cuh"
 #include "gpu/primitives/common/score.cuh"
 #include "gpu/primitives/sm90/tma.cuh"
@@ -12,19 +13,21 @@ namespace tilescope::gpu::detail {
 /// One thread. Of the first kv tile K and V, then Q, dO, Q, dO ...; of the others Q and dO before K and V,
 /// for which there is no place as long as those of the kv tile before are read.
 template <Flash3BackwardShape kShape>
-__device__ __forceinline__ void produce_tiles(const Flash3BackwardArguments& args,
+__device__ __forceinline__ void produce_tiles(const Flash3BackwardArgumentsOf<kShape.tables>& args,
                                               Flash3BackwardShared<kShape> shared) {
   using sm90::CacheHint;
   constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKvTile = kShape.kv_tile();
   auto q = shared.q();
   auto dout = shared.dout();
   each_item<kShape>(args, [&](const Flash3KvItem& item) {
-    const Flash3Stream<kShape> stream(args, item.index());
+    Flash3Stream<kShape> stream(args, item.index());
+    [[maybe_unused]] auto asked = asked_tiles<kShape>(args, shared, stream);
     const auto k = shared.k();
     const auto v = shared.v();
     const auto load = [&](std::uint32_t target, const CUtensorMap& map, std::uint32_t full,
-                          const sm90::PanelTile& tile, int row, int head, CacheHint hint) {
-      sm90::arrive_expecting(full, tile.bytes());
+                          const sm90::PanelTile& tile, int row, int head, CacheHint hint,
+                          int more_bytes = 0) {
+      sm90::arrive_expecting(full, tile.bytes() + more_bytes);
       for (int panel = 0; panel < tile.panels(); ++panel) {
         sm90::load_box(target + panel * tile.panel_bytes(), map, full, panel * tile.panel_cols(), row, head,
                        stream.batch, hint);
@@ -44,9 +47,17 @@ __device__ __forceinline__ void produce_tiles(const Flash3BackwardArguments& arg
     bool kv_later = kShape.persistent && item.round > 0 && !stream.range.empty();
     if (!kv_later) load_kv();
     stream.each_tile(args, [&](int head, int m_block) {
+      [[maybe_unused]] VisitedTile visited;
+      int bit_bytes = 0;
+      if constexpr (kShape.tables) {
+        visited = asked.take_next();
+        m_block = visited.tile;
+        bit_bytes = asked.bit_bytes(visited);
+      }
       const int first_query = m_block * kShape.tile.block_m;
       q.wait_empty("a free Q buffer");
-      load(q.buffer(), args.q, q.full(), kQTile, first_query, head, CacheHint::evict_last);
+      load(q.buffer(), args.q, q.full(), kQTile, first_query, head, CacheHint::evict_last, bit_bytes);
+      if constexpr (kShape.tables) asked.load_bits(visited, q.stage(), q.full());
       q.advance();
       dout.wait_empty("a free dO buffer");
       load(dout.buffer(), args.dout, dout.full(), kQTile, first_query, head, CacheHint::evict_last);
@@ -73,7 +84,9 @@ __device__ __forceinline__ void produce_lse_and_delta(const Flash3BackwardArgume
   constexpr int kBlockM = kShape.tile.block_m;
   auto q = shared.q();
   auto dout = shared.dout();
-  each_tile<kShape>(args, [&](const Flash3Stream<kShape>& stream, int head, int m_block) {
+  [[maybe_unused]] auto visits = shared.visits();
+  each_tile<kShape>(args, shared, [&](const Flash3Stream<kShape>& stream, int head, int m_block) {
+    if constexpr (kShape.tables) m_block = told_tile(visits);
     const int lane = lane_of_warp();
     const int first_query = m_block * kBlockM;
     const std::int64_t first =

@@ -30,16 +30,17 @@ struct Flash3BackwardShape {
   bool ordered = false;     // kv tiles add to dQ in their order, so that its bits are the same every time
   bool dq_behind = false;  // dQ of a tile is computed in the next step, when nobody has to wait for the other
                            // warpgroup's dS any more
-  bool apart = false;  // Flash3Split::keys: each warpgroup has a program of its own, since the second panel
-                       // of dQ has 32 columns at most
+  bool apart = false;   // Flash3Split::keys: each warpgroup has a program of its own, since the second panel
+                        // of dQ has 32 columns at most
+  bool tables = false;  // q tiles are found in tables (VisitTables), which serve every mask
 
   constexpr bool specialised() const { return split == Flash3Split::specialised; }
   constexpr bool by_columns() const { return split == Flash3Split::columns; }
   constexpr int consumers() const { return by_columns() ? 3 : 2; }
   constexpr int warps() const { return 4 * consumers(); }
   constexpr int threads() const { return 128 * (1 + consumers()); }
-  constexpr int producer_registers() const { return by_columns() ? 32 : 24; }
-  constexpr int consumer_registers() const { return by_columns() ? 160 : 240; }
+  constexpr int producer_registers() const { return by_columns() ? 32 : tables ? 40 : 24; }
+  constexpr int consumer_registers() const { return by_columns() ? 160 : tables ? 232 : 240; }
   /// Threads that send dQ, each of whom has a flag a q tile (DqStart): one a warpgroup; or one for three.
   constexpr int senders() const { return by_columns() ? 1 : 2; }
   /// Of dS; with one, there would be one more barrier a step, but where P's says as much.
@@ -49,6 +50,8 @@ struct Flash3BackwardShape {
   constexpr gpu::sm90::PanelTile q_tile() const { return {tile.block_m, head_dim}; }
   /// dS, transposed: a row a key.
   constexpr gpu::sm90::PanelTile ds_tile() const { return {tile.block_n, tile.block_m}; }
+  /// Of a partial tile of a table, a bit for each query of each key.
+  constexpr int bit_bytes() const { return tile.block_n * tile.block_m / 8; }
   /// What a warpgroup hands over of dQ at once, in fp32, and how often before it must wait.
   constexpr gpu::sm90::PanelTile dq_box() const { return {64, dq_box_cols, 4, gpu::sm90::Swizzle::bytes128}; }
   constexpr int dq_stages() const { return 64 / dq_box_cols; }
@@ -94,6 +97,9 @@ struct Flash3BackwardLayout {
   gpu::sm90::PipeLayout probs;    // where P passes through shared memory
   gpu::sm90::PipeLayout dq;       // boxes on their way to memory: a ring a warpgroup
   int lse = 0, delta = 0;         // fp32, block_m a stage of Q and of dO
+  gpu::sm90::PipeLayout visits;   // of tables: q tiles and places of their bits, from who asks for them
+  int bits = 0;                   // of tables: a stage of Q's
+  int visit_count = 0;            // of tables: a barrier, and how many tiles the CTA's kv tile meets
   int end = 0;
 
   constexpr explicit Flash3BackwardLayout(const Flash3BackwardShape& shape) {
@@ -109,22 +115,27 @@ struct Flash3BackwardLayout {
     dq = shared.take_buffers(shape.dq_stages(), shape.dq_box().bytes(), shape.consumers(), false);
     lse = shared.take(4 * shape.q_stages * shape.tile.block_m);
     delta = shared.take(4 * shape.dout_stages * shape.tile.block_m);
+    bits = shared.take(shape.tables ? shape.q_stages * shape.bit_bytes() : 0);
+    visits = shared.take_buffers(shape.tables ? kVisitStages : 0, kVisitBytes);
+    visit_count = shared.take(shape.tables ? 16 : 0);
     k.full = shared.take(8);
     v.full = shared.take(8);
     k.empty = v.empty = shared.take(8);
-    shared.take_barriers(q, dout, ds, probs, dq);
+    shared.take_barriers(q, dout, ds, probs, dq, visits);
     end = shared.end;
   }
+  /// A q tile that was asked for stays until Q's buffer has come round and dQ of the tile before has left.
+  static constexpr int kVisitStages = 8, kVisitBytes = 8;
 };
 
 /// Registers bound the tile: of a warpgroup's 64 keys, a thread holds head_dim of dK and dV together, and
 /// block_m of S and dP. Shared memory bounds the stages.
-/// @param ordered  see Flash3BackwardShape; short_rows  see flash3_short_rows()
+/// @param ordered, wish_persistent  see Flash3BackwardShape; no ordered one is persistent
 constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered = false,
-                                                    bool short_rows = false) {
+                                                    bool wish_persistent = false) {
   constexpr Flash3Split kKeys = Flash3Split::keys, kSpecialised = Flash3Split::specialised;
   constexpr Flash3Split kColumns = Flash3Split::columns;
-  const bool persistent = short_rows && !ordered, behind = !ordered && !persistent;
+  const bool persistent = wish_persistent && !ordered, behind = !ordered && !persistent;
   if (head_dim <= 64) return {{128, 128}, 64, kKeys, 3, 2, false, 64, persistent, ordered, !persistent};
   if (head_dim <= 80) return {{64, 128}, 80, kKeys, 3, 2, !behind, 32, persistent, ordered, behind, behind};
   if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, !behind, 32, persistent, ordered, behind, behind};
@@ -133,6 +144,23 @@ constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered =
   if (head_dim <= 192) return {{64, 96}, 192, kColumns, 2, 1, false, 32, false, ordered};
   return {{64, 64}, 256, kSpecialised, 2, 1, false, 32, false, ordered};
 }
+/// Masks beside a band, at head dimensions up to kFlash3TablesHeadDim: the tiles of long rows, of whose bits
+/// a thread has two keys.
+constexpr Flash3BackwardShape flash3_backward_table_shape(int head_dim) {
+  Flash3BackwardShape shape = flash3_backward_shape(head_dim <= 64 ? 64 : kFlash3TablesHeadDim);
+  shape.tables = true;
+  return shape;
+}
+/// Whether the backward pass of a problem finds its tiles in tables.
+inline bool flash3_has_backward_tables(const AttentionProblem& problem) { return problem.mask.any(); }
+
+/// Of the pass in which kv tiles add to dQ as they come.
+inline Flash3BackwardShape flash3_backward_shape(const AttentionProblem& problem) {
+  const int head_dim = static_cast<int>(problem.head_dim);
+  return flash3_has_backward_tables(problem) ? flash3_backward_table_shape(head_dim)
+                                             : flash3_backward_shape(head_dim);
+}
+
 /// Heads of an L2 swizzle (TileOrder::head_swizzled), for masked problems: its Q, dO and dQ in fp32,
 /// which its kv tiles go through one after the other, should stay in L2, and be there for the next pass.
 /// Where rows are short one head after the other does best; where they are long, single heads would end in
@@ -156,7 +184,7 @@ static_assert(flash3_backward_swizzled_heads(256, 512, 256, 1, true) == 1);
 /// behind gains. On an H200 (us of the whole backward pass, persistent and not): head_dim 64 causal at 512
 /// keys 414, 462, at 1024 569, 599; full at 1024 845, 841; 128 causal at 1024 523, 534; full at 1024 747,
 /// 738.
-/// @param visible_pairs, rows  of all heads
+/// @param visible_pairs, rows  of all heads; rows: of queries, or of keys
 constexpr bool flash3_backward_persistent(std::int64_t visible_pairs, std::int64_t rows) {
   return visible_pairs <= 768 * rows;
 }
@@ -171,10 +199,16 @@ constexpr bool flash3_stores_in_order(int head_dim, bool masked) {
   return masked && (head_dim <= 64 || (96 < head_dim && head_dim <= 192));
 }
 /// Such a shape as a type, for templates.
-template <int kHeadDim, bool kOrdered = false, bool kShortRows = false>
+template <int kHeadDim, bool kOrdered = false, bool kPersistent = false>
 struct Flash3BackwardChoice {
-  static constexpr Flash3BackwardShape shape = flash3_backward_shape(kHeadDim, kOrdered, kShortRows);
+  static constexpr Flash3BackwardShape shape = flash3_backward_shape(kHeadDim, kOrdered, kPersistent);
 };
+template <int kHeadDim>
+struct Flash3BackwardTableChoice {
+  static constexpr Flash3BackwardShape shape = flash3_backward_table_shape(kHeadDim);
+};
+static_assert(Flash3BackwardLayout(flash3_backward_table_shape(64)).end <= kSm90SharedBytes);
+static_assert(Flash3BackwardLayout(flash3_backward_table_shape(128)).end <= kSm90SharedBytes);
 static_assert(flash3_backward_shape(64, false, true).can_persist());
 static_assert(flash3_backward_shape(80, false, true).can_persist());
 static_assert(flash3_backward_shape(96, false, true).can_persist());

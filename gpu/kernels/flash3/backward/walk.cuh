@@ -5,6 +5,7 @@
 
 #include "cpu_ref/schedule/splits.hpp"
 #include "gpu/kernels/flash3/backward/arguments.cuh"
+#include "gpu/kernels/flash3/forward/tables.cuh"
 #include "gpu/kernels/flash3/scores.cuh"
 #include "gpu/primitives/sm90/pipe.cuh"
 
@@ -26,6 +27,13 @@ struct Flash3BackwardShared {
   __device__ __forceinline__ auto probs() const { return sm90::Pipe<kLayout.probs>(base); }
   /// What a computing warpgroup has of dQ, from it to who sends it.
   __device__ __forceinline__ auto dq(int group) const { return sm90::Pipe<kLayout.dq>(base, group); }
+  /// Of tables: q tiles, from who asks for them to all others.
+  __device__ __forceinline__ auto visits() const { return sm90::Pipe<kLayout.visits>(base); }
+  /// And of a partial one, with Q, a bit for each query of each key.
+  __device__ __forceinline__ sm90::SharedAddress bits(int q_stage) const {
+    return base + kLayout.bits + q_stage * kShape.bit_bytes();
+  }
+  __device__ __forceinline__ sm90::SharedAddress visit_count() const { return base + kLayout.visit_count; }
 };
 
 /// A kv tile of a CTA: its only one; or, of a persistent CTA, one of every so-many-th, there and back, so
@@ -54,7 +62,8 @@ __device__ __forceinline__ void each_item(const Flash3BackwardArguments& args, V
 }
 
 /// The q tiles that a kv tile is met by: those of `range`, for each query head of the group, or of the CTA's
-/// share of it. Shapes that cannot share spare themselves the decoding, for which they have no registers.
+/// share of it. Of tables `range` has places of tiles in them, and who asks for them finds it out. Shapes
+/// that cannot share spare themselves the decoding, for which they have no registers.
 template <Flash3BackwardShape kShape>
 struct Flash3Stream {
   int batch, n_block, wave_parity;
@@ -70,10 +79,12 @@ struct Flash3Stream {
       turn = share % args.heads.splits + args.heads.splits * work.split;
       n_block = work.first_block;
       wave_parity = work.wave_parity;
-      const int parts = args.grid.num_splits / args.heads.splits;
-      const SplitKeys split =
-          kShape.ordered ? aligned_parts(parts, num_m_blocks(args.band, kShape.tile)) : SplitKeys{parts};
-      range = split.part_of(q_tiles_seen<kShape>(args, n_block), work.split);
+      if constexpr (!kShape.tables) {
+        const int parts = args.grid.num_splits / args.heads.splits;
+        const SplitKeys split =
+            kShape.ordered ? aligned_parts(parts, num_m_blocks(args.band, kShape.tile)) : SplitKeys{parts};
+        range = split.part_of(q_tiles_seen<kShape>(args, n_block), work.split);
+      }
     } else {
       const WorkItem work = args.grid.item(index);
       batch = work.head / args.heads.kv;
@@ -98,11 +109,20 @@ struct Flash3Stream {
   }
 };
 
+/// Of tables: the range that all have but who asks tables for it, whom the others wait for.
+template <Flash3BackwardShape kShape>
+__device__ __forceinline__ TileRange told_range(const Flash3BackwardShared<kShape>& shared) {
+  sm90::wait(shared.visit_count(), 0, "the number of tiles");
+  return {0, load_word(shared.visit_count() + 8), 0, 0};
+}
+
 /// Calls visit(stream, query head, q tile) for all tiles of the CTA.
 template <Flash3BackwardShape kShape, typename Visit>
-__device__ __forceinline__ void each_tile(const Flash3BackwardArguments& args, Visit&& visit) {
+__device__ __forceinline__ void each_tile(const Flash3BackwardArguments& args,
+                                          const Flash3BackwardShared<kShape>& shared, Visit&& visit) {
   each_item<kShape>(args, [&](const Flash3KvItem& item) {
-    const Flash3Stream<kShape> stream(args, item.index());
+    Flash3Stream<kShape> stream(args, item.index());
+    if constexpr (kShape.tables) stream.range = told_range<kShape>(shared);
     stream.each_tile(args, [&](int head, int m_block) { visit(stream, head, m_block); });
   });
 }

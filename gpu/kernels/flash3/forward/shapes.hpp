@@ -30,7 +30,7 @@ enum class Flash3Scores : std::uint8_t {
 /// the more often K and V are read.
 enum class Flash3Height : std::uint8_t {
   whole,  // 128 to 256
-  half,   // 128, where whole ones have 192
+  half,   // 128, where whole ones have 192 or more
   low,    // 64, its keys shared by two warpgroups
 };
 
@@ -103,7 +103,7 @@ struct Flash3ForwardLayout {
 };
 
 /// The head dimensions that have instances of their own.
-inline constexpr int kFlash3HeadDims[] = {64, 80, 96, 112, 128, 160, 192, 256};
+inline constexpr int kFlash3HeadDims[] = {64, 80, 96, 112, 128, 160, 192, 224, 256};
 
 /// Heads of an L2 swizzle: as many as fit, but no fewer than `least`, and all swizzles alike, since a small
 /// last one would end in long tiles.
@@ -161,6 +161,7 @@ constexpr Flash3ForwardShape flash3_forward_shape(int head_dim, Flash3Height hei
   constexpr auto kKept = Flash3Scores::kept, kRecomputed = Flash3Scores::recomputed;
   const bool low = height == Flash3Height::low, half = height == Flash3Height::half;
   if (head_dim <= 64 && low) return {{64, 128}, 64, 4, 2, kStaged, false, kKept, false, true, true};
+  if (head_dim <= 64 && half) return {{128, 128}, 64, 4, 2, kStaged, true, kKept, false, false, true};
   if (head_dim <= 64) return {{256, 64}, 64, 6, 2, kStaged, false, kRecomputed, true};
   if (head_dim <= 96 && low) return {{64, 128}, 96, 2, 2, kDirect, false, kKept, false, true, true};
   if (head_dim <= 80 && half) return {{128, 128}, 80, 2, 2, kStaged, false, kKept, true, false, true};
@@ -174,6 +175,7 @@ constexpr Flash3ForwardShape flash3_forward_shape(int head_dim, Flash3Height hei
   if (low) return {{64, 64}, 256, 2, 1, kDirect, false, kKept, false, true, true};
   if (head_dim <= 160) return {{128, 64}, 160, 3, 1, kDirect, false, kKept, true};
   if (head_dim <= 192) return {{128, 64}, 192, 3, 1, kDirect, false, kKept, true};
+  if (head_dim <= 224) return {{128, 64}, 224, 2, 1, kDirect, false};
   return {{128, 64}, 256, 2, 1, kDirect, false};
 }
 /// Columns of Q and K, and of V and O, of a shape of its own (DeepSeek-V3's prefill). Scores and P are those
@@ -261,6 +263,7 @@ template <int kHeadDim>
 struct Flash3HalfChoice {
   static constexpr Flash3ForwardShape shape = flash3_forward_shape(kHeadDim, Flash3Height::half);
 };
+static_assert(Flash3ForwardLayout(flash3_forward_shape(64, Flash3Height::half)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(80, Flash3Height::half)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(96, Flash3Height::half)).end <= kSm90SharedBytes);
 
@@ -290,6 +293,7 @@ static_assert(Flash3ForwardLayout(flash3_forward_shape(96, Flash3Height::low)).e
 static_assert(Flash3ForwardLayout(flash3_forward_shape(192, Flash3Height::low)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(160)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(192)).end <= kSm90SharedBytes);
+static_assert(Flash3ForwardLayout(flash3_forward_shape(224)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(256)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(256, Flash3Height::low)).end <= kSm90SharedBytes);
 

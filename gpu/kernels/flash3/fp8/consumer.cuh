@@ -83,7 +83,9 @@ struct Flash3Fp8Consumer {
   __device__ __forceinline__ int n_block(int step) const {
     return scan_tile(args.scan, range, item.wave_parity(), step);
   }
-  __device__ __forceinline__ int batch_head(const Flash3Item& of) { return of.part * args.heads + of.head; }
+  __device__ __forceinline__ int batch_head(const Flash3Item& of) {
+    return of.batch(args) * args.heads + of.head;
+  }
 
   __device__ __forceinline__ void multiply_scores() {
     constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKTile = kShape.kv_tile();

@@ -8,9 +8,9 @@
 namespace tilescope::gpu {
 
 template <Flash3Fp8Shape kShape>
-Flash3Fp8Arguments flash3_fp8_arguments(const KernelArguments& args) {
+Flash3Fp8Arguments flash3_fp8_arguments(const KernelArguments& args, const SplitKeys& splits = {}) {
   Flash3Fp8Arguments out{};
-  static_cast<Flash3ForwardArguments&>(out) = flash3_common_arguments(args, args.head_dim);
+  static_cast<Flash3ForwardArguments&>(out) = flash3_common_arguments(args, args.head_dim, splits);
   const auto map = [&](TensorName name, int heads, int rows, int box_rows) {
     return sm90::encode_tensor_map(flash3_map(sm90::MapElement::bytes, args[name], out.batches, heads, rows,
                                               args.head_dim, box_rows, kShape.width()),

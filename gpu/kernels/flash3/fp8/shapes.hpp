@@ -78,13 +78,13 @@ struct Flash3Fp8Layout {
 /// The head dimensions that have instances of their own.
 inline constexpr int kFlash3Fp8HeadDims[] = {64, 128, 256};
 
-/// @param short_rows  few steps a q tile: see flash3_short_rows()
+/// @param height  at head_dim 64 half ones have 128 rows and whole ones 192; else all have 128
 constexpr Flash3Fp8Shape flash3_fp8_shape(int head_dim, Fp8Sums sums = Fp8Sums::two_level,
-                                          bool short_rows = false) {
+                                          Flash3Height height = Flash3Height::whole) {
   Flash3Fp8Shape shape;
   shape.head_dim = head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
   shape.sums = sums;
-  if (head_dim <= 64 && short_rows) {
+  if (head_dim <= 64 && height != Flash3Height::whole) {
     shape.ping_pong = true;
   } else if (head_dim <= 64) {
     shape.tile.block_m = 192;
@@ -96,9 +96,10 @@ constexpr Flash3Fp8Shape flash3_fp8_shape(int head_dim, Fp8Sums sums = Fp8Sums::
   return shape;
 }
 /// Such a shape as a type, for templates.
-template <int kHeadDim, Fp8Sums kSums = Fp8Sums::two_level, bool kShortRows = false>
+template <int kHeadDim, Fp8Sums kSums = Fp8Sums::two_level, bool kHalf = false>
 struct Flash3Fp8Choice {
-  static constexpr Flash3Fp8Shape shape = flash3_fp8_shape(kHeadDim, kSums, kShortRows);
+  static constexpr Flash3Fp8Shape shape =
+      flash3_fp8_shape(kHeadDim, kSums, kHalf ? Flash3Height::half : Flash3Height::whole);
 };
 static_assert(Flash3Fp8Layout(flash3_fp8_shape(64)).end <= kSm90SharedBytes);
 static_assert(Flash3Fp8Layout(flash3_fp8_shape(128)).end <= kSm90SharedBytes);

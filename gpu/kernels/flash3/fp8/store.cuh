@@ -8,7 +8,8 @@
 
 namespace tilescope::gpu::detail {
 
-/// A warp's 16 rows of O in bf16, from row `query` on, straight from registers: a quad stores 32 bytes.
+/// A warp's 16 rows of O, from row `query` on, straight from registers: a quad stores 32 bytes of bf16, or 64
+/// of a split's part in fp32.
 template <int kOutputs>
 __device__ __forceinline__ void store_byte_ordered_rows(const Flash3ForwardArguments& args,
                                                         const Flash3Item& item, const float (&out)[kOutputs],
@@ -17,13 +18,19 @@ __device__ __forceinline__ void store_byte_ordered_rows(const Flash3ForwardArgum
   for (int half = 0; half < 2; ++half) {
     const int row = query + 8 * half + lane / 4;
     if (row >= args.band.seqlen_q) continue;
-    std::uint16_t* target = args.out_rows.row(item.part, item.head, row) + 4 * (lane % 4);
+    const bool part = args.out_parts.data;
+    std::uint16_t* target = part ? nullptr : args.out_rows.row(item.part, item.head, row) + 4 * (lane % 4);
+    float* part_target =
+        part ? args.out_parts.row<float>(item.part, item.head, row) + 4 * (lane % 4) : nullptr;
 #pragma unroll
     for (int group = 0; group < kOutputs / 8; ++group) {
       float x[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) x[i] = out[sm90::accumulator_of_column(group, half, i)];
-      if (16 * group < args.out_cols) {
+      if (16 * group >= args.out_cols) continue;
+      if (part) {
+        *reinterpret_cast<float4*>(part_target + 16 * group) = make_float4(x[0], x[1], x[2], x[3]);
+      } else {
         *reinterpret_cast<uint2*>(target + 16 * group) =
             make_uint2(sm90::pack_pair<sm90::WgmmaType::bf16>(x[0], x[1]),
                        sm90::pack_pair<sm90::WgmmaType::bf16>(x[2], x[3]));

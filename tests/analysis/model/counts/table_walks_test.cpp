@@ -85,6 +85,35 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("gpu:flash3's backward bytes with masks of runs are those of its tiles and tables, shared or not") {
+  testing::ProblemGenerator random(43);
+  const Kernel& kernel = find_kernel("gpu:flash3");
+  for (int i = 0; i < kRandomWalks; ++i) {
+    AttentionProblem problem = random.masked(random.problem({128, 128}));
+    problem.dtype = i % 2 == 0 ? ElementType::fp16 : ElementType::bf16;
+    problem.head_dim = 8 * random.between(1, 16);
+    problem.dropout = 0;
+    if (!problem.mask.any()) continue;
+    CAPTURE(describe(problem));
+    ProgramOptions options = kernel.default_options(problem);
+    options.query_splits = i % 3 + 1;
+    if (kernel.refusal(problem, Direction::backward, options)) options.query_splits = 1;
+    REQUIRE_FALSE(kernel.refusal(problem, Direction::backward, options).has_value());
+    for (const TileProgram& program : kernel.programs(Direction::backward, problem, options)) {
+      CHECK(program.bit_reads == (program.name == PassName::dkdvdq ? 1 : 0));
+      if (program.bit_reads == 0) continue;
+      CHECK(program.dq_start == DqStart::cleared);
+      std::int64_t words = 0;
+      for (std::int64_t cta = 0; cta < program.num_ctas(); ++cta) words += table_sectors(program, cta);
+      TileProgram of_tiles = program;
+      of_tiles.words.pass.asked -= words;
+      const std::int64_t reads = closed_form_bytes(program).sm_l2_read_bytes;
+      CHECK(reads - closed_form_bytes(of_tiles).sm_l2_read_bytes == 32 * words);
+      CHECK(simulate_pass(program, {}).sm_l2_read_bytes() == reads);
+    }
+  }
+}
+
 TEST_CASE("gpu:flash3's bytes with modifiers are those of its tiles and a sector a head's number") {
   testing::ProblemGenerator random(41);
   const Kernel& kernel = find_kernel("gpu:flash3");

@@ -112,29 +112,33 @@ void check_forward() {
   }
 }
 
-/// Masks of tables, observed, every other one with modifiers: of rules drawn by chance round the tile's
-/// edges, with several items a CTA.
+/// Masks of tables, of rules drawn by chance round the tile's edges: forward observed, every other one with
+/// modifiers, with several items a CTA; backward with groups of heads, and kv tiles that CTAs share.
 template <sm90::WgmmaType kType, int kHeadDim>
-void check_tables() {
+void check_tables(Direction direction) {
+  const bool backward = direction == Direction::backward;
   using Choice = Flash3TableChoice<kHeadDim>;
-  const Kernel row = row_of<launch<kType, Choice, Flash3BackwardChoice<kHeadDim>>>();
+  const Kernel row = row_of<launch<kType, Choice, Flash3BackwardTableChoice<kHeadDim>>>();
   constexpr unsigned kSeed = 37 + kHeadDim;
   CAPTURE(kSeed);
   testing::ProblemGenerator random(kSeed);
-  constexpr int kCases = 10;
+  constexpr int kCases = 12;
   for (int i = 0; i < kCases; ++i) {
-    AttentionProblem problem = problem_of<kType, Choice>({.seqlen_q = random.between(1, 400),
+    AttentionProblem problem = problem_of<kType, Choice>({.heads = backward ? 4 : 2,
+                                                          .heads_kv = backward ? 1 << i % 3 : 1,
+                                                          .seqlen_q = random.between(1, 400),
                                                           .seqlen_k = random.between(100, 500),
                                                           .scale = i % 4 == 3 ? -0.1 : 0.125,
                                                           .less = i % 3 == 2 ? 24 : 0});
     problem = random.masked(problem);
     if (!problem.mask.any()) continue;
-    if (i % 2 == 1) problem = random.modified(problem);
+    if (!backward && i % 2 == 1) problem = random.modified(problem);
     problem.score_mods.log_bias = 0;
     CAPTURE(describe(problem));
     ProgramOptions options = Flash3::default_options(problem);
     options.scan = i % 3 == 0 ? Scan::ascending : Scan::descending;
-    judge_on_device(row, problem, options, Direction::forward, false);
+    options.query_splits = i % 2 == 0 ? 1 : i;
+    judge_on_device(row, problem, options, direction, false);
   }
 }
 
@@ -270,6 +274,7 @@ TEST_CASE("flash3 forward: one small problem") {
 TEST_CASE("flash3 forward: the edges of the tile, head_dim 64") {
   check_forward<sm90::WgmmaType::bf16, Forward<64>>();
   check_forward<sm90::WgmmaType::fp16, Forward<64, true>>();
+  check_forward<sm90::WgmmaType::fp16, Flash3HalfChoice<64>>();
 }
 TEST_CASE("flash3 forward: the edges of the tile, head_dim 80, 96, 112 and 128") {
   check_forward<sm90::WgmmaType::bf16, Forward<80>>();
@@ -277,8 +282,9 @@ TEST_CASE("flash3 forward: the edges of the tile, head_dim 80, 96, 112 and 128")
   check_forward<sm90::WgmmaType::fp16, Forward<96>>();
   check_forward<sm90::WgmmaType::fp16, Forward<128>>();
 }
-TEST_CASE("flash3 forward: the edges of the tile, head_dim 192 and 256") {
+TEST_CASE("flash3 forward: the edges of the tile, head_dim 192, 224 and 256") {
   check_forward<sm90::WgmmaType::bf16, Forward<192>>();
+  check_forward<sm90::WgmmaType::fp16, Forward<224>>();
   check_forward<sm90::WgmmaType::bf16, Forward<256>>();
 }
 TEST_CASE("flash3 forward: the edges of the tile, head_dim 160") {
@@ -290,9 +296,11 @@ TEST_CASE("flash3 forward: 64 rows whose keys two warpgroups share") {
   check_forward<sm90::WgmmaType::fp16, Forward<192, true>>();
   check_forward<sm90::WgmmaType::bf16, Forward<256, true>>();
 }
-TEST_CASE("flash3 forward: tiles of tables") {
-  check_tables<sm90::WgmmaType::fp16, 64>();
-  check_tables<sm90::WgmmaType::bf16, 128>();
+TEST_CASE("flash3: tiles of tables") {
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    check_tables<sm90::WgmmaType::fp16, 64>(direction);
+    check_tables<sm90::WgmmaType::bf16, 128>(direction);
+  }
 }
 TEST_CASE("flash3 forward: score modifiers") {
   check_mods<sm90::WgmmaType::bf16, Flash3ModsChoice<64>, false>();

@@ -275,6 +275,7 @@ TEST_CASE("products of small integers are exact at every width, type, major and 
   check_width<128, WgmmaType::bf16>();
   check_width<160, WgmmaType::bf16>();
   check_width<192, WgmmaType::bf16>();
+  check_width<224, WgmmaType::fp16>();
   check_width<256, WgmmaType::bf16>();
   check_width<256, WgmmaType::fp16>();
 }
