@@ -35,7 +35,6 @@ constexpr KernelStratum kKernelStrata[] = {
     {"gpu:flash2-mma", Direction::backward, 2e12, 64e3},
     {"gpu:flash1", Direction::forward, 3e11, 32e3},
 };
-enum class MaskStratum { full, causal, grouped, window, cross };
 constexpr int kMaskStrata = 5;
 
 AttentionProblem draw_problem(Dice& dice, const KernelStratum& kernel, MaskStratum mask) {
@@ -61,6 +60,55 @@ AttentionProblem draw_problem(Dice& dice, const KernelStratum& kernel, MaskStrat
   const double most = std::clamp(kernel.most_flops / of_group, 1.0, 64.0);
   problem.heads_kv = std::max<std::int64_t>(1, dice.log_uniform(std::max(1.0, most / 8), most));
   problem.heads = problem.heads_kv * group;
+  return problem;
+}
+
+struct LibraryStratum {
+  std::string_view kernel;
+  Direction direction;
+  double most_flops;  // up to some tens of milliseconds
+};
+constexpr LibraryStratum kLibraryStrata[] = {
+    {"pytorch:flash2", Direction::forward, 6e12},     {"pytorch:cudnn", Direction::forward, 6e12},
+    {"triton:plain", Direction::forward, 4e12},       {"flash-attn:flash4", Direction::forward, 6e12},
+    {"pytorch:efficient", Direction::forward, 3e12},  {"pytorch:flash2", Direction::backward, 3e12},
+    {"pytorch:cudnn", Direction::backward, 3e12},     {"triton:plain", Direction::backward, 2e12},
+    {"flash-attn:flash4", Direction::backward, 3e12},
+};
+
+/// Whether FlashAttention-2 leaves the keys of a q tile to one CTA: it has CTAs for four fifths of what two
+/// an SM are, of 132. Source: num_splits_heuristic of its flash_api.cpp.
+bool has_ctas_enough(const AttentionProblem& problem) {
+  constexpr std::int64_t kRowsOfTile = 64, kEnough = 212;
+  return problem.heads * ((problem.seqlen_q + kRowsOfTile - 1) / kRowsOfTile) >= kEnough;
+}
+
+AttentionProblem draw_library_problem(Dice& dice, const LibraryStratum& stratum, const LibraryKernel& kernel,
+                                      MaskStratum mask) {
+  // Longer than ours: where the K and V of the heads under way fit the L2, reads are what they must be.
+  constexpr double kShortest = 16e3, kLongest = 96e3;
+  const std::vector<int> dims = kernel.head_dims();
+  AttentionProblem problem;
+  problem.head_dim = dims[static_cast<std::size_t>(dice.uniform() * static_cast<double>(dims.size()))];
+  problem.dtype = dice.uniform() < 0.5 ? ElementType::fp16 : ElementType::bf16;
+  const std::int64_t multiple = kernel.rows_multiple;
+  problem.seqlen_k = dice.log_uniform(kShortest, kLongest) / multiple * multiple;
+  problem.seqlen_q = problem.seqlen_k;
+  problem.causal = mask == MaskStratum::causal || (mask == MaskStratum::grouped && dice.uniform() < 0.5);
+  if (mask == MaskStratum::window) {
+    problem.window_left = dice.log_uniform(2e3, 0.5 * static_cast<double>(problem.seqlen_k));
+    problem.window_right = 0;
+  }
+  if (mask == MaskStratum::cross) {
+    problem.seqlen_q = dice.log_uniform(1e3, 0.25 * static_cast<double>(problem.seqlen_k));
+  }
+  const std::int64_t group = mask == MaskStratum::grouped ? dice.one_of({2, 4, 8}) : 1;
+  const auto pairs = static_cast<double>(problem.visible_pairs());
+  const double of_group = 4 * pairs * static_cast<double>(problem.head_dim * group);
+  const double most = std::clamp(stratum.most_flops / of_group, 1.0, 64.0);
+  problem.heads_kv = std::max<std::int64_t>(1, dice.log_uniform(std::max(1.0, most / 8), most));
+  problem.heads = problem.heads_kv * group;
+  while (!has_ctas_enough(problem)) problem.heads += problem.heads / problem.heads_kv, ++problem.heads_kv;
   return problem;
 }
 
@@ -118,6 +166,23 @@ std::vector<RunEntry> predict(const DrawnRun& drawn, const Machine& machine) {
   return entries;
 }
 
+std::vector<RunEntry> predict(const DrawnLibraryRun& drawn, const Machine& machine) {
+  std::vector<RunEntry> entries;
+  for (const Rival& rival : rivals_of(machine)) {
+    entries.push_back(simulate_library(*drawn.kernel, drawn.problem, drawn.direction, rival.machine));
+  }
+  add_intervals(entries.front());
+  return entries;
+}
+
+double seconds_of(const DrawnLibraryRun& drawn) {
+  std::vector<PlannedPass> passes;
+  for (LibraryPass& pass : library_passes(*drawn.kernel, drawn.problem, drawn.direction)) {
+    passes.push_back({drawn.direction, std::move(pass.program)});
+  }
+  return replay_seconds(passes, false);
+}
+
 }  // namespace
 
 std::vector<DrawnRun> drawn_runs(std::uint64_t seed, int count, std::span<const Kernel* const> kernels) {
@@ -136,6 +201,22 @@ std::vector<DrawnRun> drawn_runs(std::uint64_t seed, int count, std::span<const 
       throw std::logic_error("a stratum draws what its kernel refuses");
     }
     runs.push_back({*kernel, stratum.direction, problem});
+  }
+  return runs;
+}
+
+std::vector<DrawnLibraryRun> drawn_library_runs(std::uint64_t seed, int count) {
+  constexpr int kFirst = 1 << 20;  // of the dice: none of those that draw runs of ours
+  std::vector<DrawnLibraryRun> runs;
+  for (int i = 0; i < count; ++i) {
+    Dice dice(seed, kFirst + i);
+    constexpr int kStrata = std::size(kLibraryStrata);
+    const LibraryStratum& stratum = kLibraryStrata[i % kStrata];
+    const auto kernel = std::ranges::find(library_kernels(), stratum.kernel, &LibraryKernel::name);
+    if (kernel == library_kernels().end()) throw std::logic_error("a library of the strata is missing");
+    const std::vector<MaskStratum>& masks = kernel->masks(stratum.direction);
+    const MaskStratum mask = masks[static_cast<std::size_t>(i % kStrata + i / kStrata) % masks.size()];
+    runs.push_back({&*kernel, stratum.direction, draw_library_problem(dice, stratum, *kernel, mask)});
   }
   return runs;
 }
@@ -169,6 +250,11 @@ std::vector<StudyTask> holdout_study(const Machine& machine, std::uint64_t seed,
         {fmt::format("{} {} {}", drawn.kernel->name, to_string(drawn.direction), describe(drawn.problem)),
          [drawn, &machine] { return predict(drawn, machine); },
          kReplays * replay_seconds(passes_of(drawn, machine), false)});
+  }
+  for (const DrawnLibraryRun& drawn : drawn_library_runs(seed, count)) {
+    tasks.push_back(
+        {fmt::format("{} {} {}", drawn.kernel->name, to_string(drawn.direction), describe(drawn.problem)),
+         [drawn, &machine] { return predict(drawn, machine); }, kReplays * seconds_of(drawn)});
   }
   return tasks;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analysis/model/machine/machine.hpp"
+#include "analysis/studies/library_kernels.hpp"
 #include "analysis/studies/study.hpp"
 
 namespace tilescope {
@@ -29,6 +30,17 @@ struct DrawnRun {
 /// @param kernels  those of the strata among them
 std::vector<DrawnRun> drawn_runs(std::uint64_t seed, int count, std::span<const Kernel* const> kernels);
 
+/// The same of another library's kernel.
+struct DrawnLibraryRun {
+  const LibraryKernel* kernel = nullptr;
+  Direction direction = Direction::forward;
+  AttentionProblem problem;
+};
+
+/// The same for a seed everywhere. Strata come in turn here, too: library and direction, and for each in turn
+/// the masks that it takes.
+std::vector<DrawnLibraryRun> drawn_library_runs(std::uint64_t seed, int count);
+
 /// A machine as another model would have it.
 struct Rival {
   std::string name;
@@ -39,8 +51,8 @@ struct Rival {
 /// records best; two partitions whose CTAs keep step. And one that must lose: half of the L2.
 std::vector<Rival> rivals_of(const Machine& machine);
 
-/// A task for each drawn run, whose entries are those of the rivals, in their order; the model's have
-/// intervals. Pages lie at random places.
+/// A task for each drawn run, as many of other libraries' kernels behind `count` of ours, whose entries are
+/// those of the rivals, in their order; the model's have intervals. Pages lie at random places.
 /// @param machine  must outlive the tasks
 std::vector<StudyTask> holdout_study(const Machine& machine, std::uint64_t seed, int count,
                                      std::span<const Kernel* const> kernels);
