@@ -112,6 +112,8 @@ TEST_CASE("bad kernels and tiles are refused by every command that takes them") 
       {{{"--head-dim", "192"},
         {"gpu:flash3", "up to head_dim 128, not at 192", "runs on cpu:standard", "gpu:flash2-mma"}},
        {{"--splits", "2"}, {"gpu:flash3", "but not with split keys", "runs on cpu:flash2"}},
+       {{"--pass", "bwd", "--head-dim", "192"},
+        {"gpu:flash3", "up to head_dim 128, not at 192", "runs on cpu:standard", "gpu:flash2-mma"}},
        {{"--pass", "bwd", "--backward", "ordered"},
         {"gpu:flash3", "but not in an ordered backward pass", "runs on cpu:flash2"}}});
   check_refused_by(

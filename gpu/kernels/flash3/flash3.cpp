@@ -54,6 +54,12 @@ std::string beyond_plain_instances(const AttentionProblem& problem, const Progra
   return "";
 }
 
+std::optional<std::string> too_wide_for_tables(const AttentionProblem& problem) {
+  if (problem.head_dim <= kFlash3TablesHeadDim) return std::nullopt;
+  return "has masks beside causal and windows up to head_dim " + std::to_string(kFlash3TablesHeadDim) +
+         ", not at " + std::to_string(problem.head_dim);
+}
+
 }  // namespace
 
 bool Flash3::short_rows(const AttentionProblem& problem) {
@@ -158,13 +164,7 @@ std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const P
   const std::string beyond = beyond_plain_instances(problem, options);
   if (flash3_has_tables(problem) && !beyond.empty())
     return "has masks beside causal and windows, but not " + beyond;
-  if (flash3_has_tables(problem) && problem.head_dim > kFlash3TablesHeadDim) {
-    return "has masks beside causal and windows up to head_dim " + std::to_string(kFlash3TablesHeadDim) +
-           ", not at " + std::to_string(problem.head_dim);
-  }
-  if (flash3_has_backward_tables(problem) && options.backward == BackwardOrder::ordered) {
-    return "has masks beside causal and windows, but not in an ordered backward pass";
-  }
+  if (flash3_has_tables(problem) && too_wide_for_tables(problem)) return too_wide_for_tables(problem);
   if (flash3_has_mods(problem) && !beyond.empty()) return "modifies scores, but not " + beyond;
   if (is_fp8(problem.dtype) && (splits || options.pack_gqa)) {
     return "splits keys and packs heads of 16-bit types alone";
@@ -174,6 +174,15 @@ std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const P
     return "packs heads under a mask only in q tiles of 64 rows, and of 128 at head_dim 72 to 96";
   }
   return std::nullopt;
+}
+
+std::optional<std::string> Flash3::backward_lack(const AttentionProblem& problem,
+                                                 const ProgramOptions& options) {
+  if (!flash3_has_backward_tables(problem)) return std::nullopt;
+  if (options.backward == BackwardOrder::ordered) {
+    return "has masks beside causal and windows, but not in an ordered backward pass";
+  }
+  return too_wide_for_tables(problem);
 }
 
 int Flash3::bit_reads(const TileProgram& program) {
