@@ -159,8 +159,8 @@ std::optional<std::string> Kernel::refusal(const AttentionProblem& problem, Dire
   if (auto missing = missing_feature(can.of(direction), required_features(options, direction)))
     return missing;
   if (auto refusal = packing_refusal(problem, direction, options)) return refusal;
-  if (forward_lack && direction == Direction::forward) {
-    if (auto refusal = forward_lack(problem, options)) return refusal;
+  if (const auto lack = direction == Direction::forward ? forward_lack : backward_lack) {
+    if (auto refusal = lack(problem, options)) return refusal;
   }
   if (direction == Direction::backward) {
     if (auto refusal = order_refusal(backward_orders, options.backward)) return refusal;

@@ -105,8 +105,9 @@ struct Kernel {
   ChipRange chips = {};
   /// The problems for which it stands before the ladder; null: none.
   bool (*first_choice)(const AttentionProblem&) = nullptr;
-  /// What else it cannot do forward, as half a sentence; null: nothing.
+  /// What else it cannot do forward, or backward, as half a sentence; null: nothing.
   std::optional<std::string> (*forward_lack)(const AttentionProblem&, const ProgramOptions&) = nullptr;
+  std::optional<std::string> (*backward_lack)(const AttentionProblem&, const ProgramOptions&) = nullptr;
   Arithmetic arithmetic = {};
   /// Tiles that the mask cuts can be cut finer: into parts of so many rows and keys, or a multiple of it.
   /// 0: they are computed whole.

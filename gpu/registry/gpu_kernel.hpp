@@ -120,6 +120,11 @@ GpuKernel make_gpu_kernel() {
     kernel.row.first_choice = Rung::first_choice;
   if constexpr (requires(AttentionProblem problem, ProgramOptions options) { Rung::lack(problem, options); })
     kernel.row.forward_lack = Rung::lack;
+  if constexpr (requires(AttentionProblem problem, ProgramOptions options) {
+                  Rung::backward_lack(problem, options);
+                }) {
+    kernel.row.backward_lack = Rung::backward_lack;
+  }
   if constexpr (requires { Rung::arithmetic; }) kernel.row.arithmetic = Rung::arithmetic;
   if constexpr (requires { Rung::smallest_part; }) {
     kernel.row.smallest_part = Rung::smallest_part;

@@ -112,8 +112,10 @@ TEST_CASE("bad kernels and tiles are refused by every command that takes them") 
       {{{"--head-dim", "192"},
         {"gpu:flash3", "up to head_dim 128, not at 192", "runs on cpu:standard", "gpu:flash2-mma"}},
        {{"--splits", "2"}, {"gpu:flash3", "but not with split keys", "runs on cpu:flash2"}},
+       {{"--pass", "bwd", "--head-dim", "192"},
+        {"gpu:flash3", "up to head_dim 128, not at 192", "runs on cpu:standard", "gpu:flash2-mma"}},
        {{"--pass", "bwd", "--backward", "ordered"},
-        {"gpu:flash3", "but not in an ordered backward pass", "runs on cpu:flash2"}}});
+        {"gpu:flash3", "but not in an ordered backward pass", "runs on cpu:standard"}}});
   check_refused_by(
       {{"simulate", "--kernel", "gpu:flash3", "--alibi", "--learned-sink"}},
       {{{"--dtype", "fp8e4m3"}, {"gpu:flash3", "modifies scores, but not in fp8"}},

@@ -26,6 +26,9 @@ Flash3BackwardShape backward_shape(const TileProgram& program) {
   return flash3_backward_shape(head_dim, program.ordered, Flash3::persistent(program));
 }
 
+Flash3Fp8Shape fp8_shape(const AttentionProblem& problem, Flash3Height height) {
+  return flash3_fp8_shape(static_cast<int>(problem.head_dim), Fp8Sums::two_level, height);
+}
 /// Of the height that has the program's tile.
 Flash3Fp8Shape fp8_shape(const TileProgram& program) {
   const int head_dim = static_cast<int>(program.problem.head_dim);
@@ -63,6 +66,12 @@ std::string beyond_plain_instances(const AttentionProblem& problem, const Progra
   return "";
 }
 
+std::optional<std::string> too_wide_for_tables(const AttentionProblem& problem) {
+  if (problem.head_dim <= kFlash3TablesHeadDim) return std::nullopt;
+  return "has masks beside causal and windows up to head_dim " + std::to_string(kFlash3TablesHeadDim) +
+         ", not at " + std::to_string(problem.head_dim);
+}
+
 }  // namespace
 
 bool Flash3::short_rows(const AttentionProblem& problem) {
@@ -72,11 +81,9 @@ bool Flash3::short_rows(const AttentionProblem& problem) {
 ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
   ProgramOptions options;
   const Flash3ForwardWay forward = flash3_forward_way(problem);
-  options.set_tile(
-      Direction::forward,
-      is_fp8(problem.dtype)
-          ? flash3_fp8_shape(static_cast<int>(problem.head_dim), Fp8Sums::two_level, forward.height).tile
-          : flash3_forward_shape(problem, forward.height).tile);
+  options.set_tile(Direction::forward, is_fp8(problem.dtype)
+                                           ? fp8_shape(problem, forward.height).tile
+                                           : flash3_forward_shape(problem, forward.height).tile);
   if (forward.splits > 1) options.splits = {SplitPolicy::Kind::number, forward.splits};
   options.pack_gqa = forward.packed;
   const Flash3BackwardWay backward = flash3_backward_way(problem);
@@ -100,11 +107,11 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
 }
 
 std::vector<TileShape> Flash3::tile_choices(const AttentionProblem& problem, PassName pass) {
-  const TileShape tile = default_options(problem)[pass].tile;
-  if (pass != PassName::forward || is_fp8(problem.dtype)) return {tile};
-  std::vector<TileShape> tiles{tile};
+  std::vector<TileShape> tiles{default_options(problem)[pass].tile};
+  if (pass != PassName::forward) return tiles;
   for (const Flash3Height height : {Flash3Height::whole, Flash3Height::half, Flash3Height::low}) {
-    const TileShape other = flash3_forward_shape(problem, height).tile;
+    const TileShape other =
+        is_fp8(problem.dtype) ? fp8_shape(problem, height).tile : flash3_forward_shape(problem, height).tile;
     if (std::find(tiles.begin(), tiles.end(), other) == tiles.end()) tiles.push_back(other);
   }
   return tiles;
@@ -171,13 +178,7 @@ std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const P
   const std::string beyond = beyond_plain_instances(problem, options);
   if (flash3_has_tables(problem) && !beyond.empty())
     return "has masks beside causal and windows, but not " + beyond;
-  if (flash3_has_tables(problem) && problem.head_dim > kFlash3TablesHeadDim) {
-    return "has masks beside causal and windows up to head_dim " + std::to_string(kFlash3TablesHeadDim) +
-           ", not at " + std::to_string(problem.head_dim);
-  }
-  if (flash3_has_backward_tables(problem) && options.backward == BackwardOrder::ordered) {
-    return "has masks beside causal and windows, but not in an ordered backward pass";
-  }
+  if (flash3_has_tables(problem) && too_wide_for_tables(problem)) return too_wide_for_tables(problem);
   if (flash3_has_mods(problem) && !beyond.empty()) return "modifies scores, but not " + beyond;
   if (is_fp8(problem.dtype) && options.pack_gqa) return "packs heads of 16-bit types alone";
   if (options.pack_gqa && problem.masked() &&
@@ -185,6 +186,15 @@ std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const P
     return "packs heads under a mask only in q tiles of 64 rows, and of 128 up to head_dim 96";
   }
   return std::nullopt;
+}
+
+std::optional<std::string> Flash3::backward_lack(const AttentionProblem& problem,
+                                                 const ProgramOptions& options) {
+  if (!flash3_has_backward_tables(problem)) return std::nullopt;
+  if (options.backward == BackwardOrder::ordered) {
+    return "has masks beside causal and windows, but not in an ordered backward pass";
+  }
+  return too_wide_for_tables(problem);
 }
 
 int Flash3::bit_reads(const TileProgram& program) {

@@ -57,9 +57,10 @@ struct Flash3 {
   static ProgramOptions default_options(const AttentionProblem&);
   /// Forward in 16 bits all heights of q tiles.
   static std::vector<TileShape> tile_choices(const AttentionProblem&, PassName);
-  /// Splits and packed heads are those of 16-bit types, packed heads under a mask those of low q tiles. No
-  /// tables in the ordered backward pass.
+  /// Splits and packed heads are those of 16-bit types, packed heads under a mask those of low q tiles.
   static std::optional<std::string> lack(const AttentionProblem&, const ProgramOptions&);
+  /// Tables at wide heads, and where kv tiles add in their order.
+  static std::optional<std::string> backward_lack(const AttentionProblem&, const ProgramOptions&);
   /// Under a mask that is no band, or forward a soft cap at small head dimensions, one instance of each pass
   /// finds its tiles in tables.
   static int bit_reads(const TileProgram&);
