@@ -112,9 +112,8 @@ double end_of_persistent(const Grid& grid, const std::vector<double>& costs) {
 
 /// When the fused backward pass ends, its CTAs in the order in which they are issued. [rows x columns]
 /// @param most  where multiprocessors take as long on the mean, that is returned: no order ends before
-/// @param met  q tiles that each kv tile meets
-double end_of_backward(const AttentionProblem& problem, TileShape tile, const std::vector<int>& met,
-                       const Flash3BackwardWay& way, double most = std::numeric_limits<double>::infinity()) {
+double end_of_backward(const AttentionProblem& problem, TileShape tile, const Flash3BackwardWay& way,
+                       double most = std::numeric_limits<double>::infinity()) {
   // Adds to the same sums queue: one key/value head of 384 keys in 42 splits ends 5.7 us later than its
   // products.
   constexpr int kEndsOfATile = 200, kEndsPersistent = 100;
@@ -136,7 +135,7 @@ double end_of_backward(const AttentionProblem& problem, TileShape tile, const st
                   .order = problem.masked() ? TileOrder::head_swizzled : TileOrder::row_major};
   std::vector<double> costs;
   for (int block = 0; block < grid.num_blocks; ++block) {
-    const int steps = group / head_splits * ceil_div(met[static_cast<std::size_t>(block)], parts);
+    const int steps = group / head_splits * ceil_div(q_tiles(band, tile, block).count(), parts);
     costs.push_back(1.0 * tile.block_n * (steps * tile.block_m + ends));
   }
   const double all = std::accumulate(costs.begin(), costs.end(), 0.0) * grid.num_heads;
@@ -148,18 +147,6 @@ double end_of_backward(const AttentionProblem& problem, TileShape tile, const st
       8.0 / parts * static_cast<double>(problem.seqlen_q * problem.head_dim * group * way.swizzled_heads);
   const double doublings = std::log2(std::max(bytes / kKeptBytes, 1.0));
   return end * (1 + kShareOfDoublings * doublings * doublings);
-}
-
-/// How many q tiles each kv tile meets, of the first batch entry.
-std::vector<int> q_tiles_met(const AttentionProblem& problem, TileShape tile) {
-  const VisibleBand band = problem.band();
-  const bool tables = flash3_has_backward_tables(problem);
-  const Mask mask = tables ? problem.mask_of(0) : problem.no_mask();
-  std::vector<int> met;
-  for (int block = 0; block < num_n_blocks(band, tile); ++block) {
-    met.push_back(tables ? mask.q_tiles(tile, block).count() : q_tiles(band, tile, block).count());
-  }
-  return met;
 }
 
 /// L2 swizzles as flash3_backward_swizzled_heads() has them.
@@ -248,6 +235,7 @@ Flash3BackwardWay choose_backward(const AttentionProblem& problem) {
   constexpr std::int64_t kMostReordered = 8 * kHopperMultiprocessors;
   constexpr std::int64_t kMostOfGroups = 100 * kHopperMultiprocessors;
   const TileShape tile = flash3_backward_shape(problem).tile;
+  if (flash3_has_backward_tables(problem)) return {1, usual_backward_swizzle(problem, tile)};
   const std::int64_t heads = problem.batch * problem.heads_kv;
   const std::int64_t tiles = heads * num_n_blocks(problem.band(), tile);
   const int most = static_cast<int>(kMostTiles / tiles);
@@ -255,10 +243,9 @@ Flash3BackwardWay choose_backward(const AttentionProblem& problem) {
   // Of a long group L2 keeps the part that a split goes through, however many tiles there are.
   const bool long_groups = problem.group_size() > 1 && problem.masked() && !flash3_sees_evenly(problem);
   if (is_fp8(problem.dtype) || tiles > (long_groups ? kMostOfGroups : kMostTiles)) return best;
-  const std::vector<int> met = q_tiles_met(problem, tile);
-  double first = end_of_backward(problem, tile, met, best);
+  double first = end_of_backward(problem, tile, best);
   const auto look_at = [&](const Flash3BackwardWay& other) {
-    const double end = end_of_backward(problem, tile, met, other, kShareOfOthers * first);
+    const double end = end_of_backward(problem, tile, other, kShareOfOthers * first);
     if (end >= kShareOfOthers * first) return;
     first = end;
     best = other;

@@ -5,9 +5,9 @@
 //   the tiles   Flash3Item::tiles(), kv_tiles_of_warpgroup(), q_tiles_seen(), kv_tiles_before(): which tiles
 //               that means; of these, TileRange::full() says which need no mask
 //   the mask    mask_rows(), mask_columns(): scores in registers, queries as rows or as columns
-//   tables      Flash3TableTiles, Flash3Visit (forward/tables.cuh) and mask_rows_by_bits(); backward
-//               Flash3AskedTiles and Flash3QVisit (backward/tables.cuh): the tiles and the mask where it is
-//               no band. Another mask is another table, which its file of cpu_ref/schedule/masks/ gives
+//   tables      Flash3TableTiles, Flash3Visit (forward/tables.cuh) and mask_rows_by_bits(): the tiles and the
+//               mask where it is no band. Another mask is another table, which its file of
+//               cpu_ref/schedule/masks/ gives
 //   the score   score_exponent() (primitives/common/score.cuh): what P's exponent is. Modifiers (soft cap,
 //               ALiBi) change scores before: modify_scores() of forward/modifiers.cuh; a learned sink is what
 //               rows begin with, begin_with_sink() of forward/softmax.cuh

@@ -154,15 +154,3 @@ TEST_CASE(
   grouped.heads_kv = 1;
   CHECK(splits(grouped) >= 8);
 }
-
-TEST_CASE("flash3 backward: CTAs share kv tiles of documents where few have long ones, by what these visit") {
-  AttentionProblem lone = causal(1, 1, 4096, 128);
-  lone.mask = {MaskKind::documents, {4096}};
-  AttentionProblem plain = causal(1, 1, 4096, 128);
-  CHECK(flash3_backward_way(lone).splits == flash3_backward_way(plain).splits);
-  CHECK(flash3_backward_way(lone).splits > 1);
-  AttentionProblem pairs = lone;
-  pairs.mask.numbers.assign(32, 128);  // each kv tile meets two q tiles
-  CHECK(flash3_backward_way(pairs).splits == 1);
-  CHECK(Flash3::default_options(pairs).dq_start == DqStart::cleared);
-}
