@@ -26,6 +26,9 @@ Flash3BackwardShape backward_shape(const TileProgram& program) {
   return flash3_backward_shape(head_dim, program.ordered, Flash3::persistent(program));
 }
 
+Flash3Fp8Shape fp8_shape(const AttentionProblem& problem, Flash3Height height) {
+  return flash3_fp8_shape(static_cast<int>(problem.head_dim), Fp8Sums::two_level, height);
+}
 /// Of the height that has the program's tile.
 Flash3Fp8Shape fp8_shape(const TileProgram& program) {
   const int head_dim = static_cast<int>(program.problem.head_dim);
@@ -100,11 +103,11 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
 }
 
 std::vector<TileShape> Flash3::tile_choices(const AttentionProblem& problem, PassName pass) {
-  const TileShape tile = default_options(problem)[pass].tile;
-  if (pass != PassName::forward || is_fp8(problem.dtype)) return {tile};
-  std::vector<TileShape> tiles{tile};
+  std::vector<TileShape> tiles{default_options(problem)[pass].tile};
+  if (pass != PassName::forward) return tiles;
   for (const Flash3Height height : {Flash3Height::whole, Flash3Height::half, Flash3Height::low}) {
-    const TileShape other = flash3_forward_shape(problem, height).tile;
+    const TileShape other =
+        is_fp8(problem.dtype) ? fp8_shape(problem, height).tile : flash3_forward_shape(problem, height).tile;
     if (std::find(tiles.begin(), tiles.end(), other) == tiles.end()) tiles.push_back(other);
   }
   return tiles;
