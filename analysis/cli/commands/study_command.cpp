@@ -154,7 +154,8 @@ void add_study_command(CLI::App& app, CommandContext& context) {
       ->allow_extra_args(false);
   command.add_option("--seed", arguments->seed, "of holdout: what draws the passes")->type_name("S");
   add_integer(command, "--count", arguments->count, 1, 100000,
-              fmt::format("of holdout: runs of ours that are drawn, and of other libraries' kernels ({})", kDrawnPasses));
+              fmt::format("of holdout: runs of ours that are drawn, and of other libraries' kernels ({})",
+                          kDrawnPasses));
   arguments->shard.add_to(command, {}, context.json);
   command.add_flag("--dry-run", arguments->dry_run, "what would be done, and how long it may take");
   show_examples(command, {{"study block-size --json run.json", "a record for tilescope report run.json"},

@@ -222,9 +222,10 @@ TEST_CASE("the problems that the model was made with are predicted as it says") 
 TEST_CASE("forward passes in fp8 of drawn problems are predicted as it says") {
   for (const char* sums : {"fast", "two-level"}) {
     CAPTURE(sums);
-    const std::vector<double> misses = misses_of(
-        std::string(TILESCOPE_SOURCE_DIR) + "/reports/drawn/h200-fp8-" + sums + "-1795734696.json.gz",
-        "gpu:flash3");
+    const std::vector<double> misses =
+        misses_of(std::string(TILESCOPE_SOURCE_DIR) + "/reports/prediction/times-h200-fp8-" + sums +
+                      "-1795734696.json.gz",
+                  "gpu:flash3");
     REQUIRE(misses.size() == 30);
     CHECK(misses[misses.size() / 2] < 0.085);  // 0.076 with the replay
     CHECK(misses[misses.size() * 9 / 10] < 0.16);
@@ -233,7 +234,8 @@ TEST_CASE("forward passes in fp8 of drawn problems are predicted as it says") {
 
 TEST_CASE("ordered passes of drawn problems are predicted as it says, their waits among what they take") {
   const std::vector<double> misses = misses_of(
-      std::string(TILESCOPE_SOURCE_DIR) + "/reports/drawn/h200-ordered-1795779727.json.gz", "gpu:flash3");
+      std::string(TILESCOPE_SOURCE_DIR) + "/reports/prediction/times-h200-ordered-1795779727.json.gz",
+      "gpu:flash3");
   REQUIRE(misses.size() == 40);
   CHECK(misses[misses.size() / 2] < 0.08);
   CHECK(misses[misses.size() * 9 / 10] < 0.25);  // 0.18 with the replay's DRAM bytes
