@@ -113,7 +113,8 @@ def against_goals(columns, direction):
     below = sorted({name for ratios in columns for name, s in strata(ratios).items() if s[0] < LEAST_STRATUM})
     problems = [(ratio, called(p), peer) for ratios in columns for p, ratio, peer in ratios]
     low = sorted(x for x in problems if x[0] < LEAST_PROBLEM)
-    text = f"- {direction}: {' and '.join(f'{m:.3f}' for m in means)} ({LEAST_MEAN} wanted); strata below {LEAST_STRATUM:.2f} in a seed: "
+    text = (f"- {direction}: {' and '.join(f'{m:.3f}' for m in means)} ({LEAST_MEAN} wanted); strata below "
+            f"{LEAST_STRATUM:.2f} in a seed: ")
     text += (", ".join(below) or "none") + f"; {len(low)} of {len(problems)} problems below {LEAST_PROBLEM}"
     return text + (": " if low else "") + "; ".join(f"{name} {ratio:.3f} ({peer.split(':')[-1]})" for ratio, name, peer in low) + "."
 
@@ -153,8 +154,11 @@ def fp8_section():
             columns = [beside_best(r, "forward") for r in by_seed.values()]
             below = sorted({name for c in columns for name, s in strata(c).items() if s[0] < LEAST_FP8})
             links = ", ".join(f"[{seed}]({card}-fp8-{sums}-{seed}.json.gz)" for seed in by_seed)
-            parts.append(f"{sums.capitalize()} sums, {card.upper()}, {links}; strata below {LEAST_FP8:.2f} in a seed: "
-                         f"{', '.join(below) or 'none'}.\n\n{table(columns)}\n")
+            means = " and ".join(f"{strata(c)['all'][0]:.3f} (worst {strata(c)['all'][1][0]:.3f})" for c in columns)
+            parts.append(f"{sums.capitalize()} sums, {card.upper()}, {links}: {means}; strata below {LEAST_FP8:.2f} in a seed: "
+                         f"{', '.join(below) or 'none'}.\n")
+            if sums == "fast":
+                parts.append(table(columns) + "\n")
     return "\n".join(parts)
 
 
