@@ -37,14 +37,11 @@ constexpr KernelStratum kKernelStrata[] = {
 };
 constexpr int kMaskStrata = 5;
 
-AttentionProblem draw_problem(Dice& dice, const KernelStratum& kernel, MaskStratum mask) {
-  constexpr double kShortest = 10e3;
-  AttentionProblem problem;
-  problem.head_dim = dice.one_of({64, 64, 80, 96, 128, 128, 128, 160, 192, 256});
-  problem.dtype = kernel.fp32            ? ElementType::fp32
-                  : dice.uniform() < 0.5 ? ElementType::fp16
-                                         : ElementType::bf16;
-  problem.seqlen_k = dice.log_uniform(kShortest, kernel.longest);
+/// Its queries, mask and heads, where it has keys, head_dim and a type.
+/// @param most_flops  of all heads, at most
+template <std::size_t kGroups>
+void add_queries_and_heads(AttentionProblem& problem, Dice& dice, MaskStratum mask,
+                           const int (&groups)[kGroups], double most_flops) {
   problem.seqlen_q = problem.seqlen_k;
   problem.causal = mask == MaskStratum::causal || (mask == MaskStratum::grouped && dice.uniform() < 0.5);
   if (mask == MaskStratum::window) {
@@ -54,12 +51,23 @@ AttentionProblem draw_problem(Dice& dice, const KernelStratum& kernel, MaskStrat
   if (mask == MaskStratum::cross) {
     problem.seqlen_q = dice.log_uniform(1e3, 0.25 * static_cast<double>(problem.seqlen_k));
   }
-  const std::int64_t group = mask == MaskStratum::grouped ? dice.one_of({2, 4, 7, 8}) : 1;
+  const std::int64_t group = mask == MaskStratum::grouped ? dice.one_of(groups) : 1;
   const auto pairs = static_cast<double>(problem.visible_pairs());
   const double of_group = 4 * pairs * static_cast<double>(problem.head_dim * group);
-  const double most = std::clamp(kernel.most_flops / of_group, 1.0, 64.0);
+  const double most = std::clamp(most_flops / of_group, 1.0, 64.0);
   problem.heads_kv = std::max<std::int64_t>(1, dice.log_uniform(std::max(1.0, most / 8), most));
   problem.heads = problem.heads_kv * group;
+}
+
+AttentionProblem draw_problem(Dice& dice, const KernelStratum& kernel, MaskStratum mask) {
+  constexpr double kShortest = 10e3;
+  AttentionProblem problem;
+  problem.head_dim = dice.one_of({64, 64, 80, 96, 128, 128, 128, 160, 192, 256});
+  problem.dtype = kernel.fp32            ? ElementType::fp32
+                  : dice.uniform() < 0.5 ? ElementType::fp16
+                                         : ElementType::bf16;
+  problem.seqlen_k = dice.log_uniform(kShortest, kernel.longest);
+  add_queries_and_heads(problem, dice, mask, {2, 4, 7, 8}, kernel.most_flops);
   return problem;
 }
 
@@ -93,21 +101,7 @@ AttentionProblem draw_library_problem(Dice& dice, const LibraryStratum& stratum,
   problem.dtype = dice.uniform() < 0.5 ? ElementType::fp16 : ElementType::bf16;
   const std::int64_t multiple = kernel.rows_multiple;
   problem.seqlen_k = dice.log_uniform(kShortest, kLongest) / multiple * multiple;
-  problem.seqlen_q = problem.seqlen_k;
-  problem.causal = mask == MaskStratum::causal || (mask == MaskStratum::grouped && dice.uniform() < 0.5);
-  if (mask == MaskStratum::window) {
-    problem.window_left = dice.log_uniform(2e3, 0.5 * static_cast<double>(problem.seqlen_k));
-    problem.window_right = 0;
-  }
-  if (mask == MaskStratum::cross) {
-    problem.seqlen_q = dice.log_uniform(1e3, 0.25 * static_cast<double>(problem.seqlen_k));
-  }
-  const std::int64_t group = mask == MaskStratum::grouped ? dice.one_of({2, 4, 8}) : 1;
-  const auto pairs = static_cast<double>(problem.visible_pairs());
-  const double of_group = 4 * pairs * static_cast<double>(problem.head_dim * group);
-  const double most = std::clamp(stratum.most_flops / of_group, 1.0, 64.0);
-  problem.heads_kv = std::max<std::int64_t>(1, dice.log_uniform(std::max(1.0, most / 8), most));
-  problem.heads = problem.heads_kv * group;
+  add_queries_and_heads(problem, dice, mask, {2, 4, 8}, stratum.most_flops);
   while (!has_ctas_enough(problem)) problem.heads += problem.heads / problem.heads_kv, ++problem.heads_kv;
   return problem;
 }

@@ -60,6 +60,17 @@ TEST_CASE("gpu:flash2-mma's bytes with masks and modifiers are those of its tile
   }
 }
 
+/// Reads are those of its tiles and 32 bytes for each sector of the tables.
+void check_bytes_of_tables(const TileProgram& program) {
+  std::int64_t words = 0;
+  for (std::int64_t cta = 0; cta < program.num_ctas(); ++cta) words += table_sectors(program, cta);
+  TileProgram of_tiles = program;
+  of_tiles.words.pass.asked -= words;
+  const std::int64_t reads = closed_form_bytes(program).sm_l2_read_bytes;
+  CHECK(reads - closed_form_bytes(of_tiles).sm_l2_read_bytes == 32 * words);
+  CHECK(simulate_pass(program, {}).sm_l2_read_bytes() == reads);
+}
+
 TEST_CASE(
     "gpu:flash3's bytes with masks of runs are those of its tiles and tables, whatever the tile's end") {
   testing::ProblemGenerator random(39);
@@ -75,13 +86,7 @@ TEST_CASE(
     const TileProgram program = kernel.programs(Direction::forward, problem, options).front();
     CHECK(program.bit_reads == 1);
     CHECK(program.tile == TileShape{128, 128});
-    std::int64_t words = 0;
-    for (std::int64_t cta = 0; cta < program.num_ctas(); ++cta) words += table_sectors(program, cta);
-    TileProgram of_tiles = program;
-    of_tiles.words.pass.asked -= words;
-    const std::int64_t reads = closed_form_bytes(program).sm_l2_read_bytes;
-    CHECK(reads - closed_form_bytes(of_tiles).sm_l2_read_bytes == 32 * words);
-    CHECK(simulate_pass(program, {}).sm_l2_read_bytes() == reads);
+    check_bytes_of_tables(program);
   }
 }
 
@@ -103,13 +108,7 @@ TEST_CASE("gpu:flash3's backward bytes with masks of runs are those of its tiles
       CHECK(program.bit_reads == (program.name == PassName::dkdvdq ? 1 : 0));
       if (program.bit_reads == 0) continue;
       CHECK(program.dq_start == DqStart::cleared);
-      std::int64_t words = 0;
-      for (std::int64_t cta = 0; cta < program.num_ctas(); ++cta) words += table_sectors(program, cta);
-      TileProgram of_tiles = program;
-      of_tiles.words.pass.asked -= words;
-      const std::int64_t reads = closed_form_bytes(program).sm_l2_read_bytes;
-      CHECK(reads - closed_form_bytes(of_tiles).sm_l2_read_bytes == 32 * words);
-      CHECK(simulate_pass(program, {}).sm_l2_read_bytes() == reads);
+      check_bytes_of_tables(program);
     }
   }
 }
