@@ -44,11 +44,11 @@ struct ForwardCosts {
 };
 ForwardCosts forward_costs(const AttentionProblem& problem, Flash3Height height) {
   const int head_dim = static_cast<int>(problem.head_dim);
+  const TileShape tile = flash3_forward_tile(problem, height);
   if (!is_fp8(problem.dtype)) {
     constexpr double kEnds = 3.3;
-    return {flash3_forward_shape(head_dim, height).tile, forward_step(head_dim, height), kEnds};
+    return {tile, forward_step(head_dim, height), kEnds};
   }
-  const TileShape tile = flash3_fp8_shape(head_dim, Fp8Sums::two_level, height).tile;
   if (head_dim > 128) return {tile, 1.55, 3.4};
   if (head_dim > 64) return {tile, 1.22, 1.3};
   return height == Flash3Height::whole ? ForwardCosts{tile, 1.38, 2.9} : ForwardCosts{tile, 1.02, 1.6};
@@ -175,6 +175,11 @@ bool flash3_sees_evenly(const AttentionProblem& problem) {
   return static_cast<double>(most_seen(problem).queries * problem.seqlen_k) <= kMost * pairs;
 }
 
+TileShape flash3_forward_tile(const AttentionProblem& problem, Flash3Height height) {
+  if (!is_fp8(problem.dtype)) return flash3_forward_shape(problem, height).tile;
+  return flash3_fp8_shape(static_cast<int>(problem.head_dim), Fp8Sums::two_level, height).tile;
+}
+
 int flash3_forward_swizzle(const AttentionProblem& problem, TileShape tile) {
   if (!problem.masked()) return 1;
   const std::int64_t pairs = std::max<std::int64_t>(problem.visible_pairs(), 1);
@@ -184,12 +189,16 @@ int flash3_forward_swizzle(const AttentionProblem& problem, TileShape tile) {
                                flash3_least_heads(most_seen(problem).keys * tile.block_m, pairs, heads));
 }
 
+bool flash3_sees_few_keys(const AttentionProblem& problem) {
+  return flash3_backward_persistent(problem.visible_pairs(),
+                                    problem.batch * problem.heads * problem.seqlen_q);
+}
+
 bool flash3_can_persist(const AttentionProblem& problem) {
-  const std::int64_t queries = problem.batch * problem.heads * problem.seqlen_q;
   const std::int64_t keys = problem.batch * problem.heads_kv * problem.seqlen_k;
   return !flash3_has_backward_tables(problem) &&
          flash3_backward_shape(static_cast<int>(problem.head_dim), false, true).persistent &&
-         flash3_backward_persistent(problem.visible_pairs(), std::max(queries, keys));
+         (flash3_sees_few_keys(problem) || flash3_backward_persistent(problem.visible_pairs(), keys));
 }
 
 namespace {
@@ -212,7 +221,7 @@ Flash3ForwardWay choose_forward(const AttentionProblem& problem) {
     for (const Flash3Height height : {Flash3Height::whole, Flash3Height::half, Flash3Height::low}) {
       if (packed && problem.masked() && !flash3_forward_shape(head_dim, height).packs_masked) continue;
       if (fp8 && height == Flash3Height::low) continue;
-      const TileShape tile = forward_costs(problem, height).tile;
+      const TileShape tile = flash3_forward_tile(problem, height);
       const std::int64_t tiles = heads * ((rows + tile.block_m - 1) / tile.block_m);
       if (height == Flash3Height::low && tiles > kMostTiles && rows > tile.block_m) continue;
       const std::int64_t most =

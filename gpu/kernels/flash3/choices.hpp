@@ -17,6 +17,9 @@ struct Flash3ForwardWay {
 /// The way that ends first.
 Flash3ForwardWay flash3_forward_way(const AttentionProblem& problem);
 
+/// The tile of a height, of whichever type.
+TileShape flash3_forward_tile(const AttentionProblem& problem, Flash3Height height);
+
 /// Heads of an L2 swizzle of the forward pass; 1 where there is no mask.
 int flash3_forward_swizzle(const AttentionProblem& problem, TileShape tile);
 
@@ -31,6 +34,8 @@ Flash3BackwardWay flash3_backward_way(const AttentionProblem& problem);
 /// The same of the ordered pass; a swizzle of 0: CTAs come in the order of the other passes.
 Flash3BackwardWay flash3_ordered_way(const AttentionProblem& problem);
 
+/// Whether queries see so few keys, on the mean, that CTAs are persistent for it.
+bool flash3_sees_few_keys(const AttentionProblem& problem);
 /// Whether the backward pass has persistent CTAs, if each takes one head after the other.
 bool flash3_can_persist(const AttentionProblem& problem);
 

@@ -26,9 +26,6 @@ Flash3BackwardShape backward_shape(const TileProgram& program) {
   return flash3_backward_shape(head_dim, program.ordered, Flash3::persistent(program));
 }
 
-Flash3Fp8Shape fp8_shape(const AttentionProblem& problem, Flash3Height height) {
-  return flash3_fp8_shape(static_cast<int>(problem.head_dim), Fp8Sums::two_level, height);
-}
 /// Of the height that has the program's tile.
 Flash3Fp8Shape fp8_shape(const TileProgram& program) {
   const int head_dim = static_cast<int>(program.problem.head_dim);
@@ -43,10 +40,7 @@ DqStart dq_start(const AttentionProblem& problem, const ProgramOptions& options)
   const bool in_turn = !problem.masked() || options.fused_swizzled_heads == 1;
   if (flash3_can_persist(problem) && in_turn) {
     // Where few queries see many keys, all of a head's CTAs would ask for the same few q tiles.
-    return flash3_backward_persistent(problem.visible_pairs(),
-                                      problem.batch * problem.heads * problem.seqlen_q)
-               ? DqStart::claimed
-               : DqStart::cleared;
+    return flash3_sees_few_keys(problem) ? DqStart::claimed : DqStart::cleared;
   }
   // Where a kv tile goes through several heads, those that see fewer queries would wait for the first one at
   // each head.
@@ -81,9 +75,7 @@ bool Flash3::short_rows(const AttentionProblem& problem) {
 ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
   ProgramOptions options;
   const Flash3ForwardWay forward = flash3_forward_way(problem);
-  options.set_tile(Direction::forward, is_fp8(problem.dtype)
-                                           ? fp8_shape(problem, forward.height).tile
-                                           : flash3_forward_shape(problem, forward.height).tile);
+  options.set_tile(Direction::forward, flash3_forward_tile(problem, forward.height));
   if (forward.splits > 1) options.splits = {SplitPolicy::Kind::number, forward.splits};
   options.pack_gqa = forward.packed;
   const Flash3BackwardWay backward = flash3_backward_way(problem);
@@ -110,8 +102,7 @@ std::vector<TileShape> Flash3::tile_choices(const AttentionProblem& problem, Pas
   std::vector<TileShape> tiles{default_options(problem)[pass].tile};
   if (pass != PassName::forward) return tiles;
   for (const Flash3Height height : {Flash3Height::whole, Flash3Height::half, Flash3Height::low}) {
-    const TileShape other =
-        is_fp8(problem.dtype) ? fp8_shape(problem, height).tile : flash3_forward_shape(problem, height).tile;
+    const TileShape other = flash3_forward_tile(problem, height);
     if (std::find(tiles.begin(), tiles.end(), other) == tiles.end()) tiles.push_back(other);
   }
   return tiles;

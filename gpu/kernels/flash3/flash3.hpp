@@ -55,9 +55,9 @@ struct Flash3 {
   /// Whether a backward pass has persistent CTAs: see flash3_can_persist().
   static bool persistent(const TileProgram&);
   static ProgramOptions default_options(const AttentionProblem&);
-  /// Forward in 16 bits all heights of q tiles.
+  /// Forward all heights of q tiles.
   static std::vector<TileShape> tile_choices(const AttentionProblem&, PassName);
-  /// Splits and packed heads are those of 16-bit types, packed heads under a mask those of low q tiles.
+  /// Packed heads are those of 16-bit types, and under a mask of the heights that have them.
   static std::optional<std::string> lack(const AttentionProblem&, const ProgramOptions&);
   /// Tables at wide heads, and where kv tiles add in their order.
   static std::optional<std::string> backward_lack(const AttentionProblem&, const ProgramOptions&);

@@ -60,6 +60,14 @@ TEST_CASE("gpu:flash2-mma's bytes with masks and modifiers are those of its tile
   }
 }
 
+/// What has an instance of tables, if it has a mask.
+AttentionProblem with_tables(testing::ProblemGenerator& random, int i) {
+  AttentionProblem problem = random.masked(random.problem({128, 128}));
+  problem.dtype = i % 2 == 0 ? ElementType::fp16 : ElementType::bf16;
+  problem.head_dim = 8 * random.between(1, 16);
+  return problem;
+}
+
 /// Reads are those of its tiles and 32 bytes for each sector of the tables.
 void check_bytes_of_tables(const TileProgram& program) {
   std::int64_t words = 0;
@@ -76,9 +84,7 @@ TEST_CASE(
   testing::ProblemGenerator random(39);
   const Kernel& kernel = find_kernel("gpu:flash3");
   for (int i = 0; i < kRandomWalks; ++i) {
-    AttentionProblem problem = random.masked(random.problem({128, 128}));
-    problem.dtype = i % 2 == 0 ? ElementType::fp16 : ElementType::bf16;
-    problem.head_dim = 8 * random.between(1, 16);
+    const AttentionProblem problem = with_tables(random, i);
     if (!problem.mask.any()) continue;
     CAPTURE(describe(problem));
     const ProgramOptions options = kernel.default_options(problem);
@@ -94,9 +100,7 @@ TEST_CASE("gpu:flash3's backward bytes with masks of runs are those of its tiles
   testing::ProblemGenerator random(43);
   const Kernel& kernel = find_kernel("gpu:flash3");
   for (int i = 0; i < kRandomWalks; ++i) {
-    AttentionProblem problem = random.masked(random.problem({128, 128}));
-    problem.dtype = i % 2 == 0 ? ElementType::fp16 : ElementType::bf16;
-    problem.head_dim = 8 * random.between(1, 16);
+    AttentionProblem problem = with_tables(random, i);
     problem.dropout = 0;
     if (!problem.mask.any()) continue;
     CAPTURE(describe(problem));
