@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _native
-from .arrays import _NOWHERE, _descales_of, _host_array, _is_torch, _like, _lse_place, _numpy, _numpy_type, _place
 from .errors import BadInput, bad_input
 from .kernel_use import kernel_use
+from .places import NOWHERE, as_given, descales_of, host_array, is_torch, lse_place_of, numpy_type, place_of, the_numpy
 from .problem import Problem, element_type_of, require_stored_like
-
 
 #: How a layout reads q and the pools.
 _READ_AS = {
@@ -36,7 +35,7 @@ def _shape(name: str, array: Any, layout: str) -> tuple[int, ...]:
 
 
 def _table_of(page_table: Any, batch: int) -> Any:
-    np = _numpy()
+    np = the_numpy()
     table = np.asarray(page_table)
     if table.ndim != 2 or table.shape[0] != batch or table.shape[1] == 0:
         raise bad_input("page_table", f"an array of shape {table.shape}", f"must have the shape ({batch}, pages)")
@@ -151,23 +150,23 @@ def paged_attention(
 
     Raises BadInput for shapes that do not go together and for an entry that names no page, before anything is read.
     """
-    np = _numpy()
-    if any(_is_torch(array) for array in (q, k_pages, v_pages)):
+    np = the_numpy()
+    if any(is_torch(array) for array in (q, k_pages, v_pages)):
         raise bad_input("q", "a torch tensor", "must be an array in host memory; tilescope.torch.attention takes tensors")
-    arrays = [_host_array(name, array) for name, array in (("q", q), ("k_pages", k_pages), ("v_pages", v_pages))]
-    fields, _kept, descales = _descales_of(arrays, layout, None, (None, descale_k, descale_v))
+    arrays = [host_array(name, array) for name, array in (("q", q), ("k_pages", k_pages), ("v_pages", v_pages))]
+    fields, _kept, descales = descales_of(arrays, layout, None, (None, descale_k, descale_v))
     problem, table = _checked(
         *arrays, page_table, key_lengths, causal=causal, window=window, scale=scale, layout=layout, **fields
     )  # fmt: skip
-    out = np.empty((*arrays[0].shape[:3], arrays[2].shape[3]), _numpy_type(problem._handle.output_type(), arrays[0]))
+    out = np.empty((*arrays[0].shape[:3], arrays[2].shape[3]), numpy_type(problem._handle.output_type(), arrays[0]))
     lse = np.empty((problem.batch, problem.heads, problem.seqlen_q), np.float32)
     _native.attention_forward(
         problem._handle,
         kernel_use(kernel, tile, None),
-        *(_place(array, layout) for array in arrays),
-        _place(out, layout),
-        _lse_place(lse) if return_lse else _NOWHERE,
+        *(place_of(array, layout) for array in arrays),
+        place_of(out, layout),
+        lse_place_of(lse) if return_lse else NOWHERE,
         descales,
         pages=_pages_of(table, arrays[1].shape[0]),
     )
-    return (_like(q, out), _like(q, lse)) if return_lse else _like(q, out)
+    return (as_given(q, out), as_given(q, lse)) if return_lse else as_given(q, out)

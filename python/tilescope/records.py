@@ -7,13 +7,23 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _native
 from .errors import bad_input
-from .problem import SCORE_MODS
+from .record_rows import (
+    PASS_CHOICES,
+    PROBLEM_FIELDS,
+    RARE_FIELDS,
+    RUN_CHOICES,
+    ceiling_rows,
+    gpu_rows,
+    is_metric,
+    kernel_rows,
+    run_rows,
+    unit_of,
+)  # fmt: skip
 from .tables import frame_of, html_table, readable, text_table
 from .traces import events_of, save_events
 
@@ -23,39 +33,7 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 60  # of a kernel, in a table
 _MOST_BYTES = 1 << 28  # of a record; what is compressed could be of any size
 _MOST_SIZES = 5  # of blocks, that are told one by one
-_OUTPUTS = {"forward": ("o", "lse"), "backward": ("dq", "dk", "dv", "dsink")}
-_ACCOUNTS = ("closed_form", "simulated", "measured", "time", "predicted")
-_GPU_MEMORY = ("operand_bytes", "received_buffer_bytes", "state_bytes")
 _SEVERAL_GPUS = "tilescope.distributed/1"
-_OF_SCHEDULE = ("steps", "balance", "lock_step_balance", "least_link_bytes")  # which no run changes
-_PROBLEM_FIELDS = (
-    "batch", "heads", "heads_kv", "seqlen_q", "seqlen_k", "head_dim", "dtype", "causal", "window", "scale",
-    "dropout", "seed", "key_lengths",
-)  # fmt: skip
-_RARE_FIELDS = (
-    "mask", "descale_q", "descale_k", "descale_v", "descale_block", "head_dim_v", "page_size", "kv_dtype", "shared_kv", *SCORE_MODS,
-)  # fmt: skip  # columns where a run has them
-_RUN_CHOICES = ("order", "scan", "pages", "inputs", "l2")
-_PASS_CHOICES = (
-    "diagonal_slices", "fp8_sums", "variant", "backward", "warps", "stages", "dq_start", "splits", "query_splits", "pack_gqa",
-)  # fmt: skip  # columns where a pass was told otherwise than its kernel would
-
-
-def _unit(metric: str) -> str:
-    """From the last word of a metric's name, which is its unit."""
-    key = metric.rpartition(".")[2]
-    if key.startswith("lost_"):
-        return ""  # a share of the time, whatever it was lost to
-    for end, unit in (("_bytes", "B"), ("_s", "s"), ("_hz", "Hz"), ("flops", "FLOP")):
-        if key.endswith(end):
-            return unit
-    return ""
-
-
-def _numbers(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    for key, value in values.items():
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            yield prefix + key, value
 
 
 class Record:
@@ -92,8 +70,8 @@ class Record:
         ``tilescope.metrics()``: ``simulated.dram_read_bytes``; of a run that was judged ``error.o.max_abs`` and
         ``error.o.of_bound`` (1.0 = as large as may be), of each tensor that the pass's direction writes."""
         if self.schema == _SEVERAL_GPUS:
-            return [row for run in self.json["runs"] for row in _gpu_rows(run)]
-        kinds = {"runs": _run_rows, "kernels": _kernel_rows, "ceilings": _ceiling_rows}
+            return [row for run in self.json["runs"] for row in gpu_rows(run)]
+        kinds = {"runs": run_rows, "kernels": kernel_rows, "ceilings": ceiling_rows}
         for key, rows in kinds.items():
             if key in self.json:
                 return [row for entry in self.json[key] for row in rows(entry)]
@@ -109,12 +87,12 @@ class Record:
             return frame_of(rows)
         stretched = []
         for row in rows:
-            facts = {key: value for key, value in row.items() if not _is_metric(key)}
+            facts = {key: value for key, value in row.items() if not is_metric(key)}
             for key, value in row.items():
-                if _is_metric(key):
+                if is_metric(key):
                     account, _, metric = key.rpartition(".")
                     stretched.append(
-                        {**facts, "metric": metric, "account": account or None, "value": value, "unit": _unit(key)}
+                        {**facts, "metric": metric, "account": account or None, "value": value, "unit": unit_of(key)}
                     )
         return frame_of(stretched)
 
@@ -175,7 +153,7 @@ class Record:
             if "agreement" in row:
                 shown |= {"agreement": row["agreement"], "program": row["program"] or ""}
                 shown["block_m"] = _range(row["block_m"])
-            shown |= {key: readable(row[key], _unit(key)) for key in row if _is_told(key, "agreement" in row)}
+            shown |= {key: readable(row[key], unit_of(key)) for key in row if _is_told(key, "agreement" in row)}
             table.append(shown)
         return table
 
@@ -197,8 +175,8 @@ def _gpu_line(row: dict[str, Any], varying: list[str]) -> dict[str, str]:
     for key, value in row.items():
         if key.startswith(("predicted.lost_", "predicted.efficiency", "measured.efficiency")):
             line[key] = f"{100 * value:.1f} %"
-        elif _is_metric(key) and _unit(key):
-            line[key] = readable(value, _unit(key))
+        elif is_metric(key) and unit_of(key):
+            line[key] = readable(value, unit_of(key))
     return line
 
 
@@ -215,11 +193,11 @@ def _record_of(text: str, source: str) -> Record:
 def _varying(rows: list[dict[str, Any]]) -> list[str]:
     """What tells the rows' problems and machines apart, each once."""
     columns: dict[tuple[Any, ...], str] = {}
-    for field in (*_PROBLEM_FIELDS, *_RARE_FIELDS, "simulated_on"):
+    for field in (*PROBLEM_FIELDS, *RARE_FIELDS, "simulated_on"):
         values = tuple(row.get(field) for row in rows)
         if len(set(values)) > 1:
             columns.setdefault(values, field)
-    return [*columns.values(), *filter(lambda choice: _is_varied(rows, choice), (*_RUN_CHOICES, *_PASS_CHOICES))]
+    return [*columns.values(), *filter(lambda choice: _is_varied(rows, choice), (*RUN_CHOICES, *PASS_CHOICES))]
 
 
 def _is_varied(rows: list[dict[str, Any]], choice: str) -> bool:
@@ -239,97 +217,9 @@ def _is_told(column: str, explained: bool) -> bool:
     """Whether people look for a number in a summary; of what was explained, how much was, and what is left over."""
     if explained:
         return column in _OF_EXPLANATIONS or column.startswith("left_over.")
-    if not _is_metric(column) or "flops" in column or column == "simulated.l2_bytes":
+    if not is_metric(column) or "flops" in column or column == "simulated.l2_bytes":
         return False
-    return bool(_unit(column)) or column.endswith(".of_bound")
-
-
-def _is_metric(column: str) -> bool:
-    return "." in column or column in ("flops", "executed_flops")
-
-
-def _problem_of(run: Mapping[str, Any]) -> dict[str, Any]:
-    problem = run["problem"]
-    fields = {field: problem.get(field) for field in _PROBLEM_FIELDS}
-    fields["window"] = tuple(problem["window"])
-    fields["key_lengths"] = tuple(problem["key_lengths"]) if "key_lengths" in problem else None
-    fields.update((field, tuple(problem[field]) if field == "descale_block" else problem[field])
-                  for field in _RARE_FIELDS if field in problem)  # fmt: skip
-    return fields
-
-
-def _gpu_rows(run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    shared = {**_problem_of(run), "kernel": run.get("kernel"), "schedule": run["schedule"], "gpus": run["gpus"]}
-    for entry in run.get("passes", ()):
-        busiest = max(entry["gpus"], key=lambda gpu: gpu["link_sent_bytes"])
-        row = {**shared, "pass": entry["name"]}
-        row |= {f"link.{way}_bytes": busiest[f"link_{way}_bytes"] for way in ("sent", "received")}
-        if "operand_bytes" in busiest:
-            row["link.memory_bytes"] = sum(busiest[part] for part in _GPU_MEMORY)
-        predicted = dict(entry.get("predicted", {}))
-        lost = predicted.pop("lost", {})
-        row.update(_numbers("predicted.", predicted))
-        for cause, time in lost.items():
-            row[f"predicted.lost_{cause.removesuffix('_s')}"] = time / predicted["time_s"]
-        for key, value in _numbers("", {key: value for key, value in entry.items() if key != "repetitions"}):
-            row[("closed_form." if key in _OF_SCHEDULE else "measured.") + key] = value
-        yield row
-
-
-def _run_rows(run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    shared = {**_problem_of(run), "kernel": run["kernel"]}
-    shared |= {key: run[key] for key in _RUN_CHOICES if key in run}
-    for entry in run["passes"]:
-        tile = entry.get("tile", {})
-        row = {
-            **shared,
-            "block_m": tile.get("block_m"),
-            "block_n": tile.get("block_n"),
-            "pass": entry["name"],
-            "direction": entry["direction"],
-            **{key: entry[key] for key in _PASS_CHOICES if key in entry},
-        }
-        row.update(_numbers("", {key: entry[key] for key in ("flops", "executed_flops") if key in entry}))
-        for account in _ACCOUNTS:
-            row.update(_numbers(account + ".", entry.get(account, {})))
-            if "machine" in entry.get(account, {}):
-                row[account + "_on"] = entry[account]["machine"]
-        for tensor in _OUTPUTS[entry["direction"]]:
-            if error := run.get("error", {}).get(tensor):
-                row[f"error.{tensor}.max_abs"] = error["max_abs"]
-                row[f"error.{tensor}.of_bound"] = error.get("share", error["max_abs"] / error["bound"])
-        yield row
-
-
-def _kernel_rows(kernel: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    row = {"kernel": kernel["name"]}
-    launch = kernel.get("launch", {})
-    for fact in ("grid", "block"):
-        if fact in launch:
-            row[fact] = tuple(launch[fact])
-    row.update(_numbers("", {key: launch[key] for key in ("registers", "shared_bytes") if key in launch}))
-    row.update(_numbers("", {key: kernel[key] for key in ("launches",) if key in kernel}))
-    if "explanation" in kernel:
-        fit = kernel["explanation"]
-        row["agreement"] = fit["agreement"]
-        if better := fit.get("other_heads"):
-            row["other_heads"] = better["heads_over_batch"]
-        row["program"] = ", ".join(program["program"] for program in fit["programs"]) or None
-        row["block_m"] = tuple(sorted({tile[0] for program in fit["programs"] for tile in program["tiles"]}))
-        if answer := fit.get("answer"):
-            must = {key: value for key, value in answer.get("must", {}).items() if key != "from"}
-            row["verdict"] = answer["verdict"]
-            row.update(_numbers("must.", must))
-            row.update(_numbers("multiple.", answer.get("multiple", {})))
-            row.update(_numbers("", {key: fit[key] for key in ("by_chance",) if key in fit}))
-        row.update(_numbers("left_over.", {key: fit[key] for key in ("read_residual_bytes", "write_residual_bytes")}))
-    row.update(_numbers("measured.", kernel.get("measured", {})))
-    row.update(_numbers("time.", kernel.get("time", {})))
-    yield row
-
-
-def _ceiling_rows(ceiling: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    yield dict(ceiling)
+    return bool(unit_of(column)) or column.endswith(".of_bound")
 
 
 def load(record: str | os.PathLike[str]) -> Record:

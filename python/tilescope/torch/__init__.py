@@ -13,7 +13,7 @@ import torch
 
 from ..errors import bad_input
 from ..problem import Problem
-from . import operators  # registers them
+from . import launches, operators  # which registers them
 from .modified import modified_attention
 from .paged import paged_attention
 from .sdpa import register_sdpa
@@ -46,7 +46,7 @@ def _require_problem(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *call: A
             raise bad_input(name, f"a tensor of {tensor.dtype}", f"must hold {q.dtype} like q; pools of pages may be of float8_e4m3fn")
     layout, causal, window, scale, dropout = call
     Problem.of(q, k, v, layout=layout, causal=causal, window=window, scale=scale, dropout=dropout)
-    if len(_accepted) < operators.MOST_WAYS:
+    if len(_accepted) < launches.MOST_WAYS:
         _accepted.add(key)
 
 
@@ -106,7 +106,7 @@ def attention(
         for name in (*(["mask"] if mask else []), *score_mods):
             raise bad_input(name, "given", "must be left out where there is a page_table")
         _require_forward_with_table(page_table, key_lengths, dropout, seed, backward)
-        options = operators.Options.of(q, causal=causal, window=(left, right), scale=scale, kernel=kernel, tile=tile)
+        options = launches.Options.of(q, causal=causal, window=(left, right), scale=scale, kernel=kernel, tile=tile)
         out, lse = paged_attention(q, k, v, page_table, key_lengths, options, layout, (descale_k, descale_v))
         return (out, lse) if return_lse else out
     for name, descale in (("descale_k", descale_k), ("descale_v", descale_v)):
@@ -120,7 +120,7 @@ def attention(
     elif dropout > 0:
         drawn = torch.randint(2**63 - 1, (), dtype=torch.int64)
     if mask or score_mods:
-        options = operators.Options.of(
+        options = launches.Options.of(
             q, causal=causal, window=(left, right), scale=scale, dropout=dropout, kernel=kernel, backward=backward, tile=tile
         )
         out, lse = modified_attention(q, k, v, options, layout, mask, score_mods, drawn)
@@ -129,7 +129,7 @@ def attention(
     if layout == "bnhd":
         q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
     needs_gradient = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
-    options = operators.Options.of(
+    options = launches.Options.of(
         q, causal=causal, window=(left, right), scale=scale, dropout=dropout, kernel=kernel, backward=backward, tile=tile
     )
     out, lse = operators.attention(q, k, v, drawn, options, return_lse or needs_gradient, needs_gradient)

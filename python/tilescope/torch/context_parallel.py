@@ -18,8 +18,8 @@ import torch
 import torch.distributed as dist
 
 from ..errors import bad_input
-from . import _require_problem, _require_tensors, operators
-from .operators import Options
+from . import _require_problem, _require_tensors, launches
+from .launches import Options
 
 __all__ = ["context_parallel_attention", "shard_sequence", "unshard_sequence"]
 
@@ -92,7 +92,7 @@ class _ZigzagRing(torch.autograd.Function):
         for step in range(ranks):
             hop = _Hop(keys, group) if step + 1 < ranks else None
             rows, columns, masked = _visible(rank, step, q.shape[2], options.causal)
-            part, part_lse = operators._forward(
+            part, part_lse = launches.forward(
                 q[:, :, rows], *(x[:, :, columns] for x in keys), None, options._replace(causal=masked), True
             )
             if step == 0:
@@ -117,7 +117,7 @@ class _ZigzagRing(torch.autograd.Function):
         for step in range(ranks):
             hop = _Hop(keys, group) if step + 1 < ranks else None
             rows, columns, masked = _visible(rank, step, q.shape[2], ctx.options.causal)
-            part_dq, *parts = operators._backward(
+            part_dq, *parts = launches.backward(
                 dout[:, :, rows], q[:, :, rows], *(x[:, :, columns] for x in keys), out[:, :, rows],
                 lse[:, :, rows].contiguous(), None, ctx.options._replace(causal=masked),
             )  # fmt: skip

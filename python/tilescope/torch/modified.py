@@ -11,11 +11,11 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from .. import _native
-from ..arrays import _NOWHERE
 from ..errors import bad_input
+from ..places import NOWHERE
 from ..problem import SCORE_MODS, Problem
-from . import operators
-from .operators import Options, chosen_kernel, enqueue_on_current_stream
+from . import launches
+from .launches import Options, chosen_kernel, enqueue_on_current_stream
 
 _MOST_LAUNCHES = 64  # that are remembered, with their tables on the device
 
@@ -92,29 +92,29 @@ class _Modified(torch.autograd.Function):
         return (*gradients, None, dsink, None, None)
 
 
-def _numbers_place(numbers: torch.Tensor | None) -> Any:
-    return _NOWHERE if numbers is None else (numbers.data_ptr(), (0, 1, 0, 1))
+def numbers_place(numbers: torch.Tensor | None) -> Any:
+    return NOWHERE if numbers is None else (numbers.data_ptr(), (0, 1, 0, 1))
 
 
-def _places(*tensors: torch.Tensor) -> list[Any]:
-    return [operators._place(tensor) for tensor in tensors]
+def places(*tensors: torch.Tensor) -> list[Any]:
+    return [launches.place_of(tensor) for tensor in tensors]
 
 
 def _forward_on_host(q, k, v, numbers, problem, options):
-    out, lse = operators._out_like(q, v.shape[-1]), operators._lse_of(q, True)
+    out, lse = launches.out_like(q, v.shape[-1]), launches.lse_of(q, True)
     _native.attention_forward(
-        problem._handle, chosen_kernel(problem._handle, options, q.device, False), *_places(q, k, v, out, lse),
-        (_NOWHERE,) * 3, tuple(_numbers_place(held) for held in numbers.values()),
+        problem._handle, chosen_kernel(problem._handle, options, q.device, False), *places(q, k, v, out, lse),
+        (NOWHERE,) * 3, tuple(numbers_place(held) for held in numbers.values()),
     )  # fmt: skip
     return out, lse
 
 
 def _backward_on_host(dout, q, k, v, out, lse, numbers, dsink, problem, options):
-    gradients = operators._gradients_like(q, k, v)
+    gradients = launches.gradients_like(q, k, v)
     _native.attention_backward(
         problem._handle, chosen_kernel(problem._handle, options, q.device, True),
-        *_places(dout, q, k, v, out, lse, *gradients),
-        tuple(_numbers_place(held) for held in numbers.values()), _numbers_place(dsink),
+        *places(dout, q, k, v, out, lse, *gradients),
+        tuple(numbers_place(held) for held in numbers.values()), numbers_place(dsink),
     )  # fmt: skip
     return gradients
 
@@ -140,7 +140,7 @@ def _enqueue(tensors: dict[str, torch.Tensor], problem: Problem, options: Option
     with torch.cuda.device(device):
         given = tuple((name, tensor.stride()[:3] if tensor.dim() > 1 else (0, 0, 1)) for name, tensor in tensors.items())
         launch, tables = _launch_of(device, problem.replace(seed=0), options, backward, given)
-        made = [torch.empty(shape, dtype=operators._TYPES_OF_WORKSPACES[dtype], device=device)
+        made = [torch.empty(shape, dtype=launches.TYPES_OF_WORKSPACES[dtype], device=device)
                 for shape, dtype in launch.workspaces()]  # fmt: skip
         addresses = [tensor.data_ptr() for tensor in (*tensors.values(), *made, *tables)]
         enqueue_on_current_stream(launch, device, addresses, problem.dropout, problem.seed)
@@ -151,16 +151,16 @@ def _there(numbers: dict[str, torch.Tensor | None]) -> dict[str, torch.Tensor]:
 
 
 def _forward_on_device(q, k, v, numbers, problem, options):
-    q, k, v = (operators._fitting(tensor) for tensor in (q, k, v))
-    out, lse = operators._out_like(q, v.shape[-1]), operators._lse_of(q, True)
+    q, k, v = (launches.fitting(tensor) for tensor in (q, k, v))
+    out, lse = launches.out_like(q, v.shape[-1]), launches.lse_of(q, True)
     tensors = {"q": q, "k": k, "v": v, "out": out, "lse": lse, **_there(numbers)}
     _enqueue(tensors, problem, options, False)
     return out, lse
 
 
 def _backward_on_device(dout, q, k, v, out, lse, numbers, dsink, problem, options):
-    dout, q, k, v, out = (operators._fitting(tensor) for tensor in (dout, q, k, v, out))
-    gradients = operators._gradients_like(q, k, v)
-    tensors = dict(zip(operators._BACKWARD, (dout, q, k, v, out, lse.contiguous(), *gradients)))
+    dout, q, k, v, out = (launches.fitting(tensor) for tensor in (dout, q, k, v, out))
+    gradients = launches.gradients_like(q, k, v)
+    tensors = dict(zip(launches.BACKWARD, (dout, q, k, v, out, lse.contiguous(), *gradients)))
     _enqueue({**tensors, **_there({**numbers, "dsink": dsink})}, problem, options, True)
     return gradients

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from .. import _native
-from ..arrays import _NOWHERE
 from ..errors import bad_input
 from ..kernel_use import kernel_use
 from ..paged import _checked, _pages_of
-from . import operators
-from .operators import Options
+from ..places import NOWHERE
+from . import launches
+from .launches import Options
 
 _ENTRIES_A_SECTOR = 8  # kernels load whole ones
 
@@ -42,15 +42,15 @@ def paged_attention(
         q, k_pages, v_pages = (tensor.transpose(1, 2) for tensor in (q, k_pages, v_pages))
     if problem.head_dim_v != problem.head_dim:
         raise bad_input("v_pages", tuple(v_pages.shape), "must have the columns of k_pages: operators know no others")
-    out, lse = operators._out_like(q, q.shape[-1]), operators._lse_of(q, True)
+    out, lse = launches.out_like(q, q.shape[-1]), launches.lse_of(q, True)
     tile = (options.block_m, options.block_n) if options.block_m else None
     if q.is_cuda:
         _launch(problem, table, q, k_pages, v_pages, out, lse, options, given)
     else:
         _native.attention_forward(
             problem._handle, kernel_use(options.kernel or None, tile, None),
-            *(operators._place(tensor) for tensor in (q, k_pages, v_pages, out, lse)),
-            (_NOWHERE, *(operators._place(given[name][:, :, None, None]) if name in given else _NOWHERE
+            *(launches.place_of(tensor) for tensor in (q, k_pages, v_pages, out, lse)),
+            (NOWHERE, *(launches.place_of(given[name][:, :, None, None]) if name in given else NOWHERE
                          for name in ("descale_k", "descale_v"))),
             pages=_pages_of(table, k_pages.shape[0]),
         )  # fmt: skip
@@ -79,16 +79,16 @@ def _integers(key_lengths: Any) -> Any:
 def _launch(problem, table, q, k_pages, v_pages, out, lse, options, descales):
     """Enqueues the passes on torch's current stream of q's device; pools are read in place."""
     with torch.cuda.device(q.device):
-        q = operators._fitting(q)
+        q = launches.fitting(q)
         for name, pool in (("k_pages", k_pages), ("v_pages", v_pages)):
-            if operators._fitting(pool) is not pool:
+            if launches.fitting(pool) is not pool:
                 raise bad_input(name, f"strides {pool.stride()}", "must let rows begin at 16 bytes, columns side by side")
-        use = operators.chosen_kernel(problem._handle, options._replace(backward=""), q.device, False)
+        use = launches.chosen_kernel(problem._handle, options._replace(backward=""), q.device, False)
         tensors = {"q": q, "k": k_pages, "v": v_pages, "out": out, "lse": lse}
         given = [(name, tensor.stride()[:3]) for name, tensor in tensors.items()]
         whole = -(-table.shape[1] // _ENTRIES_A_SECTOR) * _ENTRIES_A_SECTOR
         launch = _native.DeviceLaunch(problem._handle, use, False, given, page_table_row=whole)
-        made = [torch.empty(shape, dtype=operators._TYPES_OF_WORKSPACES[dtype], device=q.device)
+        made = [torch.empty(shape, dtype=launches.TYPES_OF_WORKSPACES[dtype], device=q.device)
                 for shape, dtype in launch.workspaces()]
         padded = torch.nn.functional.pad(torch.from_numpy(table), (0, whole - table.shape[1]))
         tables = [padded.to(q.device)]

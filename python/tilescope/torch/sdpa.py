@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from ..errors import MachineLacks, bad_input
-from . import operators
-from .operators import Options
+from . import launches
+from .launches import Options
 
 _FLASH = "_scaled_dot_product_flash_attention"
 _ON_CPU = f"{_FLASH}_for_cpu"
@@ -46,7 +46,7 @@ def _like(gradients: tuple[torch.Tensor, ...], *inputs: torch.Tensor) -> tuple[t
 def _forward(query, key, value, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
     # Torch itself sends a causal mask here where lengths are equal; torch.nn.attention.bias means bottom-right.
     _require_what_kernels_do(dropout_p)
-    out, lse = operators._forward(query, key, value, None, Options.of(query, causal=is_causal, scale=scale), True)
+    out, lse = launches.forward(query, key, value, None, Options.of(query, causal=is_causal, scale=scale), True)
     state = torch.zeros(2, dtype=torch.uint64, device=query.device)
     unused = torch.empty((), dtype=torch.uint64, device=query.device)
     return out, lse, None, None, query.shape[2], key.shape[2], state, unused, query.new_empty(0)
@@ -57,14 +57,14 @@ def _backward(
     philox_seed, philox_offset, *, scale=None,
 ):  # fmt: skip
     options = Options.of(query, causal=is_causal, scale=scale)
-    gradients = operators._backward(grad_out, query, key, value, out, logsumexp, None, options)
+    gradients = launches.backward(grad_out, query, key, value, out, logsumexp, None, options)
     return _like(gradients, query, key, value)
 
 
 def _forward_on_cpu(query, key, value, dropout_p=0.0, is_causal=False, *, attn_mask=None, scale=None):
     _require_what_kernels_do(dropout_p, attn_mask)
     seen, options = _top_left(query, key, is_causal, scale)
-    out, lse = operators._forward(query, key[:, :, :seen], value[:, :, :seen], None, options, True)
+    out, lse = launches.forward(query, key[:, :, :seen], value[:, :, :seen], None, options, True)
     return out, _rows_first(lse)
 
 
@@ -73,7 +73,7 @@ def _backward_on_cpu(
 ):  # fmt: skip
     seen, options = _top_left(query, key, is_causal, scale)
     k, v = key[:, :, :seen], value[:, :, :seen]
-    dq, dk, dv = operators._backward(grad_out, query, k, v, out, logsumexp.contiguous(), None, options)
+    dq, dk, dv = launches.backward(grad_out, query, k, v, out, logsumexp.contiguous(), None, options)
     unseen = (0, 0, 0, key.shape[2] - seen)
     return tuple(map(_rows_first, (dq, *(torch.nn.functional.pad(gradient, unseen) for gradient in (dk, dv)))))
 

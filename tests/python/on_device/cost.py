@@ -13,7 +13,7 @@ MOST_OF_TORCHS = 1.5
 def host_cost():
     """Microseconds of the host for a call on tensors so small that the device waits."""
     import torch
-    from tilescope.torch import operators, scaled_dot_product_attention
+    from tilescope.torch import launches, scaled_dot_product_attention
 
     q, k, v = make_qkv(torch.float16, batch=1, heads=2, heads_kv=2, seqlen_q=64, seqlen_k=64)
     gradient = torch.randn_like(q)
@@ -40,15 +40,15 @@ def host_cost():
         )
     options = (True, -1, -1, 0.125, 0.0, "", "", 0, 0)
     with torch.no_grad():
-        forward = lambda: operators._forward(q, k, v, None, options, True)
+        forward = lambda: launches.forward(q, k, v, None, options, True)
         out, lse = forward()
-        backward = lambda: operators._backward(gradient, q, k, v, out, lse, None, options)
+        backward = lambda: launches.backward(gradient, q, k, v, out, lse, None, options)
         found["of ours, forward in the operator"] = microseconds(forward)
         found["of ours, backward in the operator"] = microseconds(backward)
         for passes, inputs in (("forward", (q, k, v)), ("backward", (gradient, q, k, v, out))):
             strides = tuple(tensor.stride() for tensor in inputs)
             backwards = passes == "backward"
-            way = operators._way(q.device, q.dtype, q.shape, k.shape, q.stride(), strides, options, backwards)
+            way = launches.way_of(q.device, q.dtype, q.shape, k.shape, q.stride(), strides, options, backwards)
             made = [torch.empty_strided(*place, dtype=dtype, device="cuda") for *place, dtype in way.made]
             placed = [*inputs, *([lse] if backwards else []), *made]
             addresses, stream = [tensor.data_ptr() for tensor in placed], torch.cuda.current_stream().cuda_stream

@@ -200,7 +200,7 @@ def streams_and_graphs():
 def deterministic_algorithms():
     """Torch's switch chooses an order of the backward pass that repeats its bits; on Hopper it is gpu:flash3's."""
     import torch
-    from tilescope.torch import attention, operators
+    from tilescope.torch import attention, launches
 
     q, k, v = make_qkv(torch.bfloat16, seqlen_q=2048, seqlen_k=2048)
     gradient = torch.randn_like(q)
@@ -211,8 +211,8 @@ def deterministic_algorithms():
         torch.use_deterministic_algorithms(False)
     for other in others:
         require(all(map(torch.equal, first, other)), "the bits differ")
-    options = operators.Options.of(q, causal=True, backward=operators.DETERMINISTIC)
-    use = operators._use(q.device, q.shape, k.shape, q.dtype, options, True)
+    options = launches.Options.of(q, causal=True, backward=launches.DETERMINISTIC)
+    use = launches.use_of(q.device, q.shape, k.shape, q.dtype, options, True)
     require(use.kernel == "gpu:flash3" or torch.cuda.get_device_capability() != (9, 0), use.kernel)
     return {"kernel": use.kernel}
 
@@ -221,12 +221,12 @@ def deterministic_algorithms():
 def torchs_own_attention_by_our_kernels():
     """Registered with torch, its scaled_dot_product_attention computes with them, and without once more as before."""
     import torch
-    from tilescope.torch import operators, register_sdpa
+    from tilescope.torch import launches, register_sdpa
     from torch.nn.attention import bias
 
     own = torch.nn.functional.scaled_dot_product_attention
-    calls, forward = [], operators._forward
-    operators._forward = lambda *arguments: (calls.append(len(calls)), forward(*arguments))[1]
+    calls, forward = [], launches.forward
+    launches.forward = lambda *arguments: (calls.append(len(calls)), forward(*arguments))[1]
     q, k, v = make_qkv(torch.float16, seqlen_k=321)
     gradient = torch.randn_like(q)
 
@@ -249,7 +249,7 @@ def torchs_own_attention_by_our_kernels():
     require(len(calls) == 2, "our kernels were called", len(calls), "times")
     own(q, k, v)
     require(len(calls) == 2, "our kernels are called after torch's own were restored")
-    operators._forward = forward
+    launches.forward = forward
     return errors
 
 

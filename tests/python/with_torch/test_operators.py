@@ -90,11 +90,11 @@ def test_nothing_goes_back_from_an_output_on_which_nothing_depends(monkeypatch, 
 
 
 def test_rows_too_far_apart_are_copied():
-    from tilescope.torch import operators
+    from tilescope.torch import launches
 
-    far = operators._MOST_ROW_STRIDE // 8 * 8
-    assert operators._rows_fit((1, 1, 2, 64), (2 * far, 2 * far, far, 1), 2)
-    assert not operators._rows_fit((1, 1, 2, 64), (4 * far, 4 * far, far + 8, 1), 2)
+    far = launches.MOST_ROW_STRIDE // 8 * 8
+    assert launches.rows_fit((1, 1, 2, 64), (2 * far, 2 * far, far, 1), 2)
+    assert not launches.rows_fit((1, 1, 2, 64), (4 * far, 4 * far, far + 8, 1), 2)
 
 
 def test_inference_keeps_no_lse(monkeypatch):
@@ -303,49 +303,6 @@ def test_a_small_transformer_learns_as_with_torchs_own():
     ours = train(lambda q, k, v: scaled_dot_product_attention(q, k, v, is_causal=True))
     theirs = train(lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True))
     assert ours[-1] < 0.8 * ours[0] and math.isclose(ours[-1], theirs[-1], rel_tol=1e-3)
-
-
-@pytest.fixture
-def in_torchs_place(monkeypatch):
-    """Torch's own attention goes by TileScope's kernels; a list with an entry for each call of one."""
-    from tilescope.torch import operators, register_sdpa
-
-    calls, forward = [], operators._forward
-    monkeypatch.setattr(operators, "_forward", lambda *given: (calls.append(given), forward(*given))[1])
-    register_sdpa()
-    torch.nn.attention.activate_flash_attention_impl("tilescope")
-    yield calls
-    torch.nn.attention.restore_flash_attention_impl(_raise_warn=False)
-
-
-own = torch.nn.functional.scaled_dot_product_attention
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("lengths", [(48, 48), (64, 40), (40, 64)])
-@pytest.mark.parametrize("way", ["called", "compiled"])
-def test_in_torchs_place_its_attention_is_what_it_was(in_torchs_place, lengths, causal, way):
-    queries, keys = lengths
-    attend = torch.compile(own, fullgraph=True, backend="aot_eager") if way == "compiled" else own
-    found = []
-    for _ in range(2):
-        q, k, v = tensors(shape_q=(2, 4, queries, 32), shape_k=(2, 4, keys, 32))
-        out = attend(q, k, v, is_causal=causal)
-        found.append([out, *torch.autograd.grad(out.square().sum(), (q, k, v))])
-        assert len(in_torchs_place) == 1
-        torch.nn.attention.restore_flash_attention_impl(_raise_warn=False)
-        attend = own
-    for ours, theirs in zip(*found, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
-        assert ours.stride() == theirs.stride()
-
-
-def test_in_torchs_place_masks_are_refused(in_torchs_place):
-    q = torch.randn(1, 2, 16, 32)
-    with pytest.raises(ts.BadInput, match="attn_mask"):
-        own(q, q, q, attn_mask=torch.zeros(16, 16))
-    torch.nn.attention.restore_flash_attention_impl()
-    own(q, q, q, attn_mask=torch.zeros(16, 16))
 
 
 @pytest.mark.parametrize("first", ["torch", "tilescope"])
