@@ -1,29 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of the fake libcuda and libcupti that do something: enough for a program to be injected, to
-// make contexts on two devices, to launch kernels and graphs, and to be counted. A CUfunction is a kernel's
-// name. TILESCOPE_FAKE_REFUSAL="cuptiSubscribe=39" makes that call return 39; TILESCOPE_FAKE_LOG names a file
-// that gets a line for each session that counters are opened and closed in.
+// The functions of the fake libcuda that do something, and who is told of them: enough for a program to be
+// injected, to make contexts on two devices, and to launch kernels and graphs. A CUfunction is a kernel's
+// name.
 #include <cuda.h>
 #include <cupti.h>
-#include <cupti_pmsampling.h>
-#include <cupti_profiler_host.h>
-#include <cupti_profiler_target.h>
-#include <cupti_range_profiler.h>
-#include <cupti_target.h>
 #include <dlfcn.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
 #include <iterator>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "tests/profiler/fake_cuda/fake_cuda.hpp"
@@ -51,27 +40,8 @@ struct ContextStack {
 };
 thread_local ContextStack current{};
 
-int device_of(CUcontext context) {
-  return static_cast<int>(reinterpret_cast<char*>(context) - contexts) % fake_cuda::kDevices;
-}
 CUcontext current_context() { return current.size == 0 ? context_number(0) : current.all[current.size - 1]; }
-int current_device() { return device_of(current_context()); }
-
-/// What `function` is asked to return: each time, or with "once" behind it the first time.
-CUptiResult refusal(const std::string& function) {
-  static std::atomic<bool> refused = false;
-  const char* variable = std::getenv("TILESCOPE_FAKE_REFUSAL");
-  const std::string asked = variable ? variable : "";
-  if (!asked.starts_with(function + "=")) return CUPTI_SUCCESS;
-  if (asked.ends_with("once") && refused.exchange(true)) return CUPTI_SUCCESS;
-  return static_cast<CUptiResult>(std::atoi(asked.c_str() + function.size() + 1));
-}
-
-void note(const std::string& event, int device) {
-  if (const char* path = std::getenv("TILESCOPE_FAKE_LOG")) {
-    std::ofstream(path, std::ios::app) << event + " " + std::to_string(device) + "\n";
-  }
-}
+int current_device() { return fake_cuda::device_of(current_context()); }
 
 void tell(CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
   if (subscriber) subscriber(subscriber_data, domain, id, data);
@@ -106,28 +76,6 @@ void start_kernel(std::string_view name) {
   if (name == fake_cuda::kEndless) device.hangs = true;
 }
 
-/// One session of counters; its address is the first thing in its image of data.
-struct Session {
-  int device = 0;
-  std::vector<std::string> ranges;
-  bool started = false;
-};
-
-Session& session_of(const void* image) {
-  Session* session = nullptr;
-  std::memcpy(&session, image, sizeof session);
-  return *session;
-}
-
-/// What a sampler of a device has to give. Its buffer is written behind time: the first records can be read
-/// only when it has been asked a few times after the end.
-struct Sampler {
-  static constexpr int kSamples = 5, kAskedInVain = 3;
-  int asked_after_stop = -1;  // -1: it runs
-  int given = 0;              // samples, by the last decoding
-};
-Sampler sampler;
-
 CUpti_GraphData graph_data(CUgraph graph, CUgraphExec executable) {
   CUpti_GraphData data{};
   data.graph = graph;
@@ -138,6 +86,19 @@ CUpti_GraphData graph_data(CUgraph graph, CUgraphExec executable) {
 CUpti_BuffersCallbackCompleteFunc buffer_completed = nullptr;
 
 }  // namespace
+
+int fake_cuda::device_of(CUcontext context) {
+  return static_cast<int>(reinterpret_cast<char*>(context) - contexts) % fake_cuda::kDevices;
+}
+
+CUptiResult fake_cuda::refusal(const std::string& function) {
+  static std::atomic<bool> refused = false;
+  const char* variable = std::getenv("TILESCOPE_FAKE_REFUSAL");
+  const std::string asked = variable ? variable : "";
+  if (!asked.starts_with(function + "=")) return CUPTI_SUCCESS;
+  if (asked.ends_with("once") && refused.exchange(true)) return CUPTI_SUCCESS;
+  return static_cast<CUptiResult>(std::atoi(asked.c_str() + function.size() + 1));
+}
 
 CUcontext fake_cuda::second_context(int device) {
   const CUcontext made = context_number(kDevices + device);
@@ -274,7 +235,7 @@ CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
 }
 
 CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback, void* data) {
-  const CUptiResult result = refusal("cuptiSubscribe");
+  const CUptiResult result = fake_cuda::refusal("cuptiSubscribe");
   if (result != CUPTI_SUCCESS) return result;
   subscriber = callback;
   subscriber_data = data;
@@ -287,106 +248,6 @@ CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle) {
   return CUPTI_SUCCESS;
 }
 
-CUptiResult cuptiDeviceGetChipName(CUpti_Device_GetChipName_Params* parameters) {
-  parameters->pChipName = "GH100";
-  return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiProfilerGetCounterAvailability(CUpti_Profiler_GetCounterAvailability_Params*) {
-  return refusal("cuptiProfilerGetCounterAvailability");
-}
-
-CUptiResult cuptiProfilerHostGetSupportedChips(CUpti_Profiler_Host_GetSupportedChips_Params* parameters) {
-  static const char* chips[] = {"GH100"};
-  parameters->ppChipNames = chips;
-  parameters->numChips = 1;
-  return CUPTI_SUCCESS;
-}
-
-/// The chip has one counter, fake__bytes, and those that TILESCOPE_FAKE_COUNTERS names, with spaces. All are
-/// always 64.
-CUptiResult cuptiProfilerHostGetBaseMetrics(CUpti_Profiler_Host_GetBaseMetrics_Params* parameters) {
-  static const auto& all = *new std::vector<std::string>([] {
-    const char* more = std::getenv("TILESCOPE_FAKE_COUNTERS");
-    std::istringstream words(std::string("fake__bytes ") + (more ? more : ""));
-    return std::vector<std::string>(std::istream_iterator<std::string>(words), {});
-  }());
-  static std::vector<const char*> names = [] {
-    std::vector<const char*> texts;
-    for (const std::string& name : all) texts.push_back(name.c_str());
-    return texts;
-  }();
-  parameters->ppMetricNames = names.data();
-  parameters->numMetrics = parameters->metricType == CUPTI_METRIC_TYPE_COUNTER ? names.size() : 0;
-  return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiProfilerHostGetNumOfPasses(CUpti_Profiler_Host_GetNumOfPasses_Params* parameters) {
-  parameters->numOfPasses = 1;
-  return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiProfilerHostEvaluateToGpuValues(CUpti_Profiler_Host_EvaluateToGpuValues_Params* parameters) {
-  std::fill_n(parameters->pMetricValues, parameters->numMetrics, 64.0);
-  return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiRangeProfilerEnable(CUpti_RangeProfiler_Enable_Params* parameters) {
-  auto* session = new Session{device_of(parameters->ctx), {}, false};
-  note("enable", session->device);
-  parameters->pRangeProfilerObject = reinterpret_cast<CUpti_RangeProfiler_Object*>(session);
-  return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiRangeProfilerDisable(CUpti_RangeProfiler_Disable_Params* parameters) {
-  auto* session = reinterpret_cast<Session*>(parameters->pRangeProfilerObject);
-  note("disable", session->device);
-  delete session;
-  return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiRangeProfilerGetCounterDataSize(CUpti_RangeProfiler_GetCounterDataSize_Params* parameters) {
-  parameters->counterDataSize = sizeof(Session*);
-  return refusal("cuptiRangeProfilerGetCounterDataSize");
-}
-
-CUptiResult cuptiRangeProfilerCounterDataImageInitialize(
-    CUpti_RangeProfiler_CounterDataImage_Initialize_Params* parameters) {
-  auto* session = reinterpret_cast<Session*>(parameters->pRangeProfilerObject);
-  session->ranges.clear();
-  std::memcpy(parameters->pCounterData, &session, sizeof session);
-  return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiRangeProfilerStart(CUpti_RangeProfiler_Start_Params* parameters) {
-  auto* session = reinterpret_cast<Session*>(parameters->pRangeProfilerObject);
-  return std::exchange(session->started, true) ? CUPTI_ERROR_INVALID_OPERATION : CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiRangeProfilerPushRange(CUpti_RangeProfiler_PushRange_Params* parameters) {
-  reinterpret_cast<Session*>(parameters->pRangeProfilerObject)->ranges.emplace_back(parameters->pRangeName);
-  return CUPTI_SUCCESS;
-}
-
-/// TILESCOPE_FAKE_ENDLESS: there is always another pass to come.
-CUptiResult cuptiRangeProfilerStop(CUpti_RangeProfiler_Stop_Params* parameters) {
-  parameters->isAllPassSubmitted = std::getenv("TILESCOPE_FAKE_ENDLESS") == nullptr;
-  auto* session = reinterpret_cast<Session*>(parameters->pRangeProfilerObject);
-  return std::exchange(session->started, false) ? refusal("cuptiRangeProfilerStop")
-                                                : CUPTI_ERROR_INVALID_OPERATION;
-}
-
-CUptiResult cuptiRangeProfilerGetCounterDataInfo(CUpti_RangeProfiler_GetCounterDataInfo_Params* parameters) {
-  parameters->numTotalRanges = session_of(parameters->pCounterDataImage).ranges.size();
-  return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiRangeProfilerCounterDataGetRangeInfo(
-    CUpti_RangeProfiler_CounterData_GetRangeInfo_Params* parameters) {
-  parameters->rangeName = session_of(parameters->pCounterDataImage).ranges.at(parameters->rangeIndex).c_str();
-  return CUPTI_SUCCESS;
-}
-
 CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc,
                                            CUpti_BuffersCallbackCompleteFunc completed) {
   buffer_completed = completed;
@@ -395,41 +256,6 @@ CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc,
 
 CUptiResult cuptiActivityGetNextRecord(std::uint8_t*, std::size_t, CUpti_Activity**) {
   return CUPTI_ERROR_MAX_LIMIT_REACHED;
-}
-
-CUptiResult cuptiPmSamplingEnable(CUpti_PmSampling_Enable_Params* parameters) {
-  sampler = {};
-  parameters->pPmSamplingObject = reinterpret_cast<CUpti_PmSampling_Object*>(&sampler);
-  return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiPmSamplingStop(CUpti_PmSampling_Stop_Params*) {
-  sampler.asked_after_stop = 0;
-  return CUPTI_SUCCESS;
-}
-
-/// TILESCOPE_FAKE_SILENT: the sampler never has anything to give.
-CUptiResult cuptiPmSamplingDecodeData(CUpti_PmSampling_DecodeData_Params* parameters) {
-  parameters->decodeStopReason = CUPTI_PM_SAMPLING_DECODE_STOP_REASON_END_OF_RECORDS;
-  const bool written = sampler.asked_after_stop == Sampler::kAskedInVain;
-  if (sampler.asked_after_stop >= 0) ++sampler.asked_after_stop;
-  sampler.given = written && !std::getenv("TILESCOPE_FAKE_SILENT") ? Sampler::kSamples : 0;
-  return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiPmSamplingGetCounterDataInfo(CUpti_PmSampling_GetCounterDataInfo_Params* parameters) {
-  parameters->numCompletedSamples = static_cast<std::size_t>(sampler.given);
-  return CUPTI_SUCCESS;
-}
-
-/// Of 0.16 ms each, behind a first one that reaches back for a second.
-CUptiResult cuptiPmSamplingCounterDataGetSampleInfo(
-    CUpti_PmSampling_CounterData_GetSampleInfo_Params* parameters) {
-  constexpr std::uint64_t kFirst_ns = 1'000'000'000, kOther_ns = 160'000;
-  const std::uint64_t before = parameters->sampleIndex;
-  parameters->startTimestamp = before == 0 ? 0 : kFirst_ns + (before - 1) * kOther_ns;
-  parameters->endTimestamp = kFirst_ns + before * kOther_ns;
-  return CUPTI_SUCCESS;
 }
 
 }  // extern "C"

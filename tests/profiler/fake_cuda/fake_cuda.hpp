@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cuda.h>
+#include <cupti.h>
 
+#include <string>
 #include <vector>
 
 namespace fake_cuda {
@@ -16,6 +18,12 @@ struct Graph {
   std::vector<const char*> kernels;
   const Graph* made_from = nullptr;  // of a CUgraphExec
 };
+
+int device_of(CUcontext context);
+
+/// What `function` is asked to return: each time, or with "once" behind it the first time.
+/// TILESCOPE_FAKE_REFUSAL="cuptiSubscribe=39" makes that call return 39.
+CUptiResult refusal(const std::string& function);
 
 /// Makes a context of the device beside its primary one.
 CUcontext second_context(int device);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A library that passes for libcuda and libcupti on a machine without either: every function that the
-// profiler looks for is there and succeeds without doing anything. fake_cuda.cpp has those that do something.
+// profiler looks for is there and succeeds without doing anything. Those that do something are in
+// fake_cuda.cpp and fake_counters.cpp.
 #include "profiler/counters/cupti_library.hpp"
 #include "profiler/driver/driver_library.hpp"
 
