@@ -172,7 +172,8 @@ double mirror_rmse_bound(const Reference& reference, TensorName output, const Ar
       exact.fp32_cost +
       (exact.standard_max_abs + exponent_share(reference) * (2 * exact.least + unit)) / std::sqrt(rows);
   const double by_sums = reference.by_sums(output, arithmetic.sum_error(dtype));
-  return std::max(by_rule, reference.inherited_by_delta(output) / (conditional ? 1 : 8)) + by_sums;
+  const double tipped_share = conditional ? 1 : output == dsink ? 0 : 0.125;  // of the elements of `out`
+  return std::max(by_rule, tipped_share * reference.inherited_by_delta(output)) + by_sums;
 }
 
 }  // namespace
@@ -296,10 +297,10 @@ std::vector<MirrorBound> Reference::mirror_bounds(TensorName output, const Arith
 }
 
 double Reference::inherited_by_delta(TensorName output) const {
-  if (output != dq && output != dk) return 0;
+  if (output != dq && output != dk && output != dsink) return 0;
   double squares = 0;
   const std::vector<TermScale>& rows = scale_.rows(output);
-  for (const TermScale& row : rows) squares += row.by_out * row.by_out;
+  for (const TermScale& row : rows) squares += std::pow(output == dsink ? row.by_out_root : row.by_out, 2);
   return epsilon(problem().dtype) * std::sqrt(squares / static_cast<double>(rows.size()));
 }
 

@@ -94,8 +94,8 @@ class Reference {
   std::vector<MirrorBound> mirror_bounds(TensorName output, const Arithmetic& arithmetic = {}) const;
   /// What P V with that error costs a row of a forward pass, as a root mean square over the rows.
   double by_sums(TensorName output, double sum_error) const;
-  /// Root mean square over the rows of what dq and dk inherit of a unit in the last place of every element of
-  /// `out`; 0 for other outputs.
+  /// Root mean square over the rows of what dq, dk and dsink inherit of a unit in the last place of every
+  /// element of `out`; 0 for other outputs.
   double inherited_by_delta(TensorName output) const;
   /// Inputs, and what the last run left.
   const TensorSet& tensors() const { return tensors_; }

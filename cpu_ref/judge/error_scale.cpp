@@ -243,11 +243,13 @@ void QueryTerms::add_to_dsink(TermScale& dsink, double sink, double probability)
   dsink.sum += probability * abs_delta;
   dsink.by_probs += probability * std::abs(delta);
   dsink.by_out += probability * out_norm;
+  add_square(dsink.by_out_root, probability * out_norm);
   add_squared(dsink, probability * delta, delta);
 }
 
 void take_root(TermScale& row) {
   row.root = std::sqrt(row.root);
+  row.by_out_root = std::sqrt(row.by_out_root);
   row.factors = std::sqrt(row.factors);
   row.probs_factors = std::sqrt(row.probs_factors);
   row.stored = std::sqrt(row.stored);

@@ -24,6 +24,9 @@ struct TermScale {
   /// rowsum(dout * out): sum of |scale| P |dout * out| times |k| or |q|; |dout * out| is the root of the sum
   /// of the squared products.
   double by_out = 0;
+  /// In dsink, whose queries' errors are independent: root of the sum of P |dout * out| squared, P of the
+  /// sink.
+  double by_out_root = 0;
   /// Root of the sum of the squared terms whose factor P (out, dv) or dS (dq, dk) is rounded to the element
   /// type.
   double root = 0;

@@ -232,6 +232,8 @@ def test_more_refusals(qkv):
         (80, {}, "ordered", "gpu:flash2-mma", "ordered"),
         (90, {"softcap": 50}, "", "gpu:flash2-mma", None),
         (90, {"mask": "prefix:9", "causal": True}, "", "gpu:flash3", None),
+        (90, {"learned_sink": True}, "", "gpu:flash3", None),
+        (90, {"learned_sink": True}, "deterministic", "gpu:flash2-mma", "split"),
         (90, {"mask": "prefix:9", "causal": True, "head_dim": 192}, "", "gpu:flash2-mma", None),
         (90, {"mask": "prefix:9", "causal": True}, "deterministic", "gpu:flash2-mma", "split"),
         (90, {"mask": "prefix:9", "causal": True, "alibi": True}, "", "gpu:flash2-mma", None),

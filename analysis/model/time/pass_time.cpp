@@ -174,7 +174,7 @@ std::optional<PredictedTime> predicted_time(const Kernel& kernel, const TileProg
   const double l2_seconds = crossing / machine.l2_bytes_per_second->value;
   PredictedTime time;
   double seconds = 0;
-  if (program.phases.empty()) {
+  if (is_elementwise(program)) {
     seconds =
         std::max(dram_seconds, l2_seconds) + clocks_of_elementwise(kernel, program) / machine.boost_hz();
   } else {

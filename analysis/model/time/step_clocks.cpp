@@ -129,6 +129,7 @@ std::optional<std::string> lacks_for_clocks(const Kernel& kernel, const TileProg
   ScoreMods of_scores = program.problem.score_mods;
   of_scores.learned_sink = false;
   if (of_scores.any()) return "the model does not know what modified scores take";
+  if (is_elementwise(program)) return std::nullopt;
   const bool known = kernel.warp_work != nullptr && kernel.warp_work(program).warps > 0;
   if (!known || element_bytes(program.problem.dtype) > 2)
     return "the model does not know how warps of " + std::string(kernel.name) + " share this work";
@@ -137,7 +138,7 @@ std::optional<std::string> lacks_for_clocks(const Kernel& kernel, const TileProg
 
 std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& program, const Machine& machine,
                                     std::int64_t ctas_at_once) {
-  if (program.phases.empty() || lacks_for_clocks(kernel, program, machine)) return std::nullopt;
+  if (is_elementwise(program) || lacks_for_clocks(kernel, program, machine)) return std::nullopt;
   const WarpWork work = kernel.warp_work(program);
   const auto bytes = static_cast<int>(element_bytes(program.problem.dtype));
   const double scores = static_cast<double>(program.tile.block_m) * program.tile.block_n;
@@ -193,8 +194,17 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   return clocks;
 }
 
+bool is_elementwise(const TileProgram& program) {
+  return program.phases.empty() || program.name == PassName::combine;
+}
+
 double clocks_of_elementwise(const Kernel& kernel, const TileProgram& program) {
   constexpr double kBytesOfThread = 16;
+  // Source: gpu/kernels/decode/combine.cuh, where a thread waits for the LSEs of splits and then for so many
+  // of their results.
+  constexpr double kResultsAtOnce = 16;
+  if (program.name == PassName::combine)
+    return kLatency * (1 + std::ceil(static_cast<double>(program.splits.count) / kResultsAtOnce));
   double most = 0;
   for (const Operand& operand : program.prologue) {
     if (operand.kind == AccessKind::load)

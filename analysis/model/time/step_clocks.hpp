@@ -49,8 +49,11 @@ std::optional<std::string> lacks_for_clocks(const Kernel& kernel, const TileProg
 std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& program, const Machine& machine,
                                     std::int64_t ctas_at_once);
 
-/// Of a CTA of a pass without products: as often as its threads ask for 16 bytes each until they have its
-/// rows, they wait for them.
+/// A pass without products: what it takes is its bytes and its waits for them.
+bool is_elementwise(const TileProgram& program);
+
+/// Of a CTA of such a pass: as often as its threads ask for 16 bytes each until they have its rows, they wait
+/// for them; of one that combines splits, for their LSEs and then for their results.
 double clocks_of_elementwise(const Kernel& kernel, const TileProgram& program);
 
 }  // namespace tilescope

@@ -139,7 +139,11 @@ std::vector<Boxes> Flash3::boxes(const TileProgram& program) {
     return all;
   }
   if (program.name == PassName::combine) return combined_lse(program);
-  if (program.name == PassName::delta) return delta_boxes(program.problem);
+  if (program.name == PassName::delta) {
+    std::vector<Boxes> all = delta_boxes(program.problem);
+    all.insert(all.end(), {warp_piece(lse), {.tensor = sink, .rows = 1, .panel_bytes = kSectorBytes}});
+    return all;
+  }
   if (program.name != PassName::dkdvdq) return {};
   const Flash3BackwardShape shape = backward_shape(program);
   return {boxes(q, shape.q_tile()),
@@ -181,6 +185,9 @@ std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const P
 
 std::optional<std::string> Flash3::backward_lack(const AttentionProblem& problem,
                                                  const ProgramOptions& options) {
+  if (problem.score_mods.learned_sink && options.backward == BackwardOrder::ordered) {
+    return "has learned sinks, but not in an ordered backward pass";
+  }
   if (!flash3_has_backward_tables(problem)) return std::nullopt;
   if (options.backward == BackwardOrder::ordered) {
     return "has masks beside causal and windows, but not in an ordered backward pass";

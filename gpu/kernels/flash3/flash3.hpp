@@ -30,7 +30,7 @@ struct Flash3 {
           kFeatures | FeatureSet{Feature::fp8e4m3, Feature::fp8e5m2, Feature::descales, Feature::split_keys,
                                  Feature::packed_heads, Feature::value_dim, Feature::mask_rules,
                                  Feature::softcap, Feature::alibi, Feature::learned_sink},
-      .backward = kFeatures | FeatureSet{Feature::query_splits, Feature::mask_rules},
+      .backward = kFeatures | FeatureSet{Feature::query_splits, Feature::mask_rules, Feature::learned_sink},
       .head_dims = kFlash3HeadDims,
       .row_bytes_multiple = 16};
   static constexpr ChipRange chips{.first = 90, .last = 90};
@@ -59,7 +59,8 @@ struct Flash3 {
   static std::vector<TileShape> tile_choices(const AttentionProblem&, PassName);
   /// Packed heads are those of 16-bit types, and under a mask of the heights that have them.
   static std::optional<std::string> lack(const AttentionProblem&, const ProgramOptions&);
-  /// Tables at wide heads, and where kv tiles add in their order.
+  /// Tables at wide heads, and where kv tiles add in their order; sinks there, too, whose gradients CTAs of
+  /// delta add as they come.
   static std::optional<std::string> backward_lack(const AttentionProblem&, const ProgramOptions&);
   /// Under a mask that is no band, or forward a soft cap at small head dimensions, one instance of each pass
   /// finds its tiles in tables.

@@ -95,8 +95,8 @@ def attention(
 
     ``mask`` and the score modifiers ``softcap``, ``alibi``, ``log_bias`` and ``learned_sink`` are those of
     `tilescope.attention`; slopes and sinks are tensors (H,), and a sink has a gradient. On CUDA the fastest kernel that
-    computes the direction is taken: on Hopper, in 16 bits, gpu:flash3 under a mask and forward with modifiers,
-    gpu:flash2-mma backward with modifiers. These calls are not traced: torch.compile breaks its graph at them.
+    computes the direction is taken: on Hopper, in 16 bits, gpu:flash3 under a mask, with sinks, and forward with the other
+    modifiers, gpu:flash2-mma backward with those. These calls are not traced: torch.compile breaks its graph at them.
 
     Returns out, or with ``return_lse`` also lse (B, H, Nq) float32, which carries no gradient.
     """
