@@ -19,6 +19,15 @@ namespace {
 // drawn ones that it was judged by once (reports/prediction/times.md), up to 1.40.
 constexpr double kLeastOfPredicted = 0.87, kMostOfPredicted = 1.40;
 
+int common_tiles(const TileRuns& of_cta, const TileRuns& of_part) {
+  int common = 0;
+  for (const TileRange& cta : of_cta.runs()) {
+    for (const TileRange& part : of_part.runs())
+      common += std::max(0, std::min(cta.end, part.end) - std::max(cta.begin, part.begin));
+  }
+  return common;
+}
+
 /// Of the tiles of a part, those that are not full for the CTA, which masks alike for all parts.
 int masked_tiles(const TileRuns& of_cta, const TileRuns& of_part) {
   int full = 0;
@@ -26,7 +35,7 @@ int masked_tiles(const TileRuns& of_cta, const TileRuns& of_part) {
     for (const TileRange& part : of_part.runs())
       full += std::max(0, std::min(cta.full_end, part.end) - std::max(cta.full_begin, part.begin));
   }
-  return of_part.count() - full;
+  return common_tiles(of_cta, of_part) - full;
 }
 
 /// The same tiles where rows beyond the matrix ask for no mask.
@@ -58,7 +67,7 @@ BlockSteps steps_of_block(const TileProgram& program, const CtaWork& work, int b
   steps.computed = steps.masked = steps.most = steps.most_masked = 0;
   for (int i = parts * block; i < std::min(parts * (block + 1), ceil_div(rows, skipping_rows)); ++i) {
     const TileRuns own = program.pack_gqa ? mask.packed_kv_tiles(part, rows, i) : mask.kv_tiles(part, i);
-    const double tiles = own.count(), masked = masked_tiles(all, own);
+    const double tiles = common_tiles(all, own), masked = masked_tiles(all, own);
     steps.computed += tiles / parts;
     steps.masked += masked / parts;
     if (tiles > steps.most || (tiles == steps.most && masked > steps.most_masked)) {

@@ -142,6 +142,26 @@ TEST_CASE("packed heads cost what as many rows of one head cost") {
   CHECK(seconds(6, 512, true) / seconds(3, 1024, false) == doctest::Approx(1).epsilon(0.02));
 }
 
+TEST_CASE("where keys are split a CTA has the tiles of its split, whichever rows skip some") {
+  const Machine machine = load_machine("h200-measured");
+  const Kernel& kernel = find_kernel("gpu:flash3");
+  const Direction direction = Direction::forward;
+  for (const std::int64_t head_dim : {80, 128}) {  // with parts that skip, and without
+    const AttentionProblem problem{
+        .seqlen_q = 384, .seqlen_k = 65536, .head_dim = head_dim, .dtype = ElementType::fp16};
+    const auto seconds = [&](int splits) {
+      ProgramOptions options = kernel.default_options(problem);
+      options.splits = {SplitPolicy::Kind::number, splits};
+      const auto passes = plan_passes(kernel, problem, std::span(&direction, 1), options, machine);
+      const RunEntry run = simulate_run(kernel, problem, passes, machine, {.replay = false});
+      return direction_total(run, direction).value().predicted.value().seconds;
+    };
+    CAPTURE(head_dim);
+    CHECK(seconds(16) < 0.25 * seconds(1));
+    CHECK(seconds(16) > seconds(1) / 16);
+  }
+}
+
 TEST_CASE("more keys, slower memory and fewer SMs take longer") {
   const Machine machine = load_machine("h200-measured");
   for (const char* kernel : {"gpu:flash3", "gpu:flash2-mma", "gpu:flash3-basic"}) {
