@@ -87,7 +87,7 @@ TEST_CASE("how long the CTA of a ragged last q tile takes for a step, over a who
     CHECK(pace(4 * pass.tile.block_m) == 1);
     CHECK(pace(pass.tile.block_m) == 1);
     CHECK(pace(pass.rows) == 1);  // no other block to compare with
-    CHECK(pace(4 * pass.tile.block_m + pass.rows) == doctest::Approx(pass.measured).epsilon(0.15));
+    CHECK(std::abs(pace(4 * pass.tile.block_m + pass.rows) - pass.measured) < 0.13);
   }
 }
 
