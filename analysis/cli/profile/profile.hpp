@@ -34,6 +34,7 @@ struct ProfileKernelOptions {
   SweepAxes sweep;
   std::string machine = "h200";                // the model that simulates and bounds
   bool closed_form_only = false;               // no simulation
+  bool untimed = false;                        // no times
   std::optional<std::string> launches_text;    // of --launches, as it was typed
   std::optional<std::string> placements_text;  // of --placements
   bool cta_progress = false;                   // the steps of CTAs are timed instead

@@ -88,6 +88,7 @@ constexpr int kMostLaunches = 100;  // to count, or placements: medians settle l
 struct Counted {
   int launches = 1;
   int placements = 0;  // of pages at random; 0: contiguous
+  bool timed = true;
 
   PagePlacement pages() const { return placements > 0 ? PagePlacement::random : PagePlacement::contiguous; }
 };
@@ -99,7 +100,7 @@ CounterValue counter_value(double value) {
   return value;
 }
 
-void add_measurement(PassRecord& pass, const WorkMeasurement& work) {
+void add_measurement(PassRecord& pass, const WorkMeasurement& work, bool timed) {
   const KernelMeasurement& kernel = work.kernel;
   pass.measured = measured_bytes(work.counted);
   for (const auto& [name, value] : median_of_launches(work.counted).counters) {
@@ -109,8 +110,9 @@ void add_measurement(PassRecord& pass, const WorkMeasurement& work) {
     pass.launch = LaunchRecord{kernel.launch.grid, kernel.launch.block, kernel.launch.registers,
                                kernel.launch.shared_bytes};
   }
-  pass.time = TimeRecord{work.time.median_s(), work.time.min_s(),   work.time.noise,
-                         work.time.samples_s,  work.time.throttled, work.time.mean_sm_clock_hz};
+  if (timed)
+    pass.time = TimeRecord{work.time.median_s(), work.time.min_s(),   work.time.noise,
+                           work.time.samples_s,  work.time.throttled, work.time.mean_sm_clock_hz};
 }
 
 /// Measures the passes of one direction into `passes`, which are the job's from the first of that direction
@@ -135,7 +137,7 @@ std::int64_t measure_direction(const Job& job, Direction direction, const Machin
     runner.check();
     if (first) device_bytes = runner.device_bytes();
   }
-  for (std::size_t i = 0; i < measured.size(); ++i) add_measurement(passes[i], measured[i]);
+  for (std::size_t i = 0; i < measured.size(); ++i) add_measurement(passes[i], measured[i], counted.timed);
   return device_bytes;
 }
 
@@ -204,6 +206,7 @@ void ProfileKernelOptions::add_to(CLI::App& command) {
                    "instead of counters, how evenly CTAs advance: how far the clocks of SMs lie apart; in a "
                    "build with -D TILESCOPE_STEP_CLOCK=ON also how an SM divides its time between CTAs");
   command.add_flag("--paces", cta_progress)->group("");  // its former name
+  command.add_flag("--untimed", untimed, "counters alone, without times, which take longer");
   command.add_flag("--closed-form", closed_form_only, "no simulation beside what is measured")
       ->group("Machine");
 }
@@ -241,14 +244,15 @@ int profile_kernels(ProfileKernelOptions& arguments, const std::string& metrics,
                     const CommandContext& context) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::seconds kBetweenSaves{5};
-  const Counted counted{arguments.launches(), arguments.placements()};
+  const Counted counted{arguments.launches(), arguments.placements(), !arguments.untimed};
   const Machine machine = load_machine(arguments.machine);
   Plan plan = plan_jobs(arguments, machine);
   for (const Job& job : plan.jobs) require_runnable(job.kernel->row);
   // A pass may take seconds, and a sweep has many: enough samples for a median within some tenths of a
   // percent.
-  const TimerOptions timing{
-      .l2 = l2, .warm_up = 1, .max_samples = 100, .min_time_s = 0.02, .time_limit_s = 1.5};
+  TimerOptions timing{.l2 = l2, .warm_up = 1, .max_samples = 100, .min_time_s = 0.02, .time_limit_s = 1.5};
+  if (arguments.untimed)
+    timing = {.l2 = l2, .warm_up = 0, .max_samples = 1, .min_time_s = 0, .time_limit_s = 0, .least_clock = 0};
   WorkProfiler profiler(metrics, timing);
   if (!arguments.rows.judge(rows_jobs(plan, machine), context)) return kCheckFailed;
   RunRecord record = start_measured_record(context, profiler);

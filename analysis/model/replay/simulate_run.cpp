@@ -45,7 +45,8 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
       .co_resident_ctas = ctas,
       .ctas_per_sm = ctas / machine.sm_count.value,
       .progress = machine.progress_on(kernel.math_unit),
-      .sm_groups = machine.sm_groups ? machine.sm_groups->value : std::vector<SmGroup>{}};
+      .sm_groups = machine.sm_groups ? machine.sm_groups->value : std::vector<SmGroup>{},
+      .ragged_pace = ragged_pace(kernel, program, with_measured_ceilings(machine), ctas)};
   SimulatedBytes bytes;
   bytes.machine = machine.name;
   bytes.co_resident_ctas = ctas;

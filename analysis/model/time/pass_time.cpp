@@ -167,6 +167,29 @@ double end_of_ctas(const std::vector<BlockSteps>& steps, std::int64_t slots, con
   return last;
 }
 
+double ragged_pace(const Kernel& kernel, const TileProgram& program, const Machine& machine,
+                   std::int64_t launched_together) {
+  const bool by_q = program.axis == Axis::q;
+  const std::int64_t rows = by_q ? program.q_rows() : program.problem.seqlen_k;
+  const std::int64_t of_block = by_q ? program.tile.block_m : program.tile.block_n;
+  const int last = program.num_blocks() - 1;
+  if (program.phases.empty() || program.whole_head || last < 1 || rows % of_block == 0) return 1;
+  const auto clocks = cta_clocks(kernel, program, machine, std::min(launched_together, program.num_ctas()));
+  if (!clocks) return 1;
+  if (clocks->skipping_rows > 0) {  // parts without rows leave all tiles out
+    const double parts = static_cast<double>(of_block) / clocks->skipping_rows;
+    const auto present = static_cast<double>(ceil_div(rows % of_block, std::int64_t{clocks->skipping_rows}));
+    const double alone = std::min(1.0, std::max(clocks->alone, clocks->chain) / clocks->between);
+    return parts > 1 ? alone + (1 - alone) * (present - 1) / (parts - 1) : 1;
+  }
+  const auto clocks_of_step = [&](int block) {
+    const BlockSteps steps = steps_of_block(program, {}, block, *clocks);
+    return steps.loaded > 0 ? clocks_of_steps(steps, *clocks) / steps.loaded : 0;
+  };
+  const double whole = clocks_of_step(last - 1), ragged = clocks_of_step(last);
+  return whole > 0 && ragged > 0 ? ragged / whole : 1;
+}
+
 std::optional<std::string> lacks_for_prediction(const Kernel& kernel, const TileProgram& program,
                                                 const Machine& machine) {
   if (!machine.launch_seconds) return machine.name + " has no time of a launch";

@@ -35,6 +35,12 @@ double clocks_of_steps(const BlockSteps& steps, const CtaClocks& clocks);
 double end_of_ctas(const std::vector<BlockSteps>& steps, std::int64_t slots, const CtaClocks& clocks,
                    HandOut hand_out);
 
+/// Clocks of a step of a CTA whose last block is ragged, over those of the block before it, since it has
+/// fewer rows to multiply, or more scores to mask; 1 where none is ragged, and where clocks are not known.
+/// @param launched_together  CTAs that run at once, see launched_together()
+double ragged_pace(const Kernel& kernel, const TileProgram& program, const Machine& machine,
+                   std::int64_t launched_together);
+
 /// What is not known of kernel or machine, as a sentence, of a pass with products that has no predicted time.
 std::optional<std::string> lacks_for_prediction(const Kernel& kernel, const TileProgram& program,
                                                 const Machine& machine);

@@ -185,6 +185,8 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
   clocks.masked = full(mask) - clocks.between;
   clocks.alone = alone(0);
   clocks.masked_alone = alone(mask) - clocks.alone;
+  const double product = clocks.step.tensor / 2;
+  clocks.chain = (product + std::max(product, clocks.step.arithmetic)) / groups + 2 * kClocksOfWait;
   clocks.multiplied = products.multiplied;
   clocks.skipping_rows = work.skipping_rows;
   // Rows that are not there raise no maximum that is kept.

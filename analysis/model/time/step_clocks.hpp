@@ -30,11 +30,14 @@ struct CtaClocks {
   double masked = 0;        // so much more where a step's scores are masked one by one
   double alone = 0;         // of a group of warps, one to each quarter of the SM, that has it to itself
   double masked_alone = 0;  // so much more, likewise
-  double loaded = 0;        // from a tile's arrival to the next one's
-  double begin = 0;  // of a block, before its first step: what it waits for until its first tiles are there
-  double end = 0;    // behind its last: until what it has computed is stored
-  double seen = 0;   // in an ordered pass, from when sums are out until another CTA has seen that they are
-  double once = 0;   // before the first block of a CTA that stays, and behind its last
+  /// Of a group likewise, forward, if it begins its products one after the other: its arithmetic runs beside
+  /// the second alone, and it waits for two operands.
+  double chain = 0;
+  double loaded = 0;  // from a tile's arrival to the next one's
+  double begin = 0;   // of a block, before its first step: what it waits for until its first tiles are there
+  double end = 0;     // behind its last: until what it has computed is stored
+  double seen = 0;    // in an ordered pass, from when sums are out until another CTA has seen that they are
+  double once = 0;    // before the first block of a CTA that stays, and behind its last
   int skipping_rows = 0;          // see WarpWork
   bool masks_keys_alone = false;  // rows beyond the matrix ask for no mask
   double multiplied = 0;          // of a step, at the full rate of the tensor cores

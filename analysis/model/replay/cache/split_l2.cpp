@@ -10,6 +10,7 @@ SplitL2::SplitL2(const LineSample& sample, std::optional<std::int64_t> dirty_way
     : sample_(&sample),
       ways_(sample.ways()),
       dirty_ways_(static_cast<std::size_t>(dirty_ways.value_or(static_cast<std::int64_t>(ways_)))),
+      young_ways_(static_cast<std::size_t>(young_ways(static_cast<std::int64_t>(ways_), dirty_ways))),
       ring_(std::max(kCompared, std::bit_ceil(ways_))) {
   for (auto& entries : entries_) entries.assign(std::size_t{LineSample::kSets} * ring_, kEmpty);
 }
@@ -58,6 +59,7 @@ bool SplitL2::touch(Set set, LineSample::Number number) {
     to = newer;
   }
   set.newest() = found;
+  clean_aged(set);
   return true;
 }
 
@@ -83,6 +85,7 @@ void SplitL2::fill(Set set, LineSample::Number number) {
   make_room(set);
   set.state.newest = static_cast<std::uint16_t>(after(set.state.newest, ring_ - 1));
   set.newest() = entry_of(number);
+  clean_aged(set);
   set.state.evict_first += (*sample_)[number].evict_first;
 }
 
@@ -106,6 +109,12 @@ void SplitL2::make_newest_dirty(Set set) {
   std::size_t oldest = after(set.state.newest, ways_ - 1);
   while (!(set.places[oldest] & kDirty)) oldest = after(oldest, ring_ - 1);
   write_back(set, set.places[oldest]);
+}
+
+void SplitL2::clean_aged(Set set) {
+  if (young_ways_ >= ways_) return;
+  Entry& aged = set.places[after(set.state.newest, young_ways_)];
+  if (aged & kDirty) write_back(set, aged);
 }
 
 void SplitL2::write_back(Set set, Entry& entry) {

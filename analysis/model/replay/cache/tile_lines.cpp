@@ -5,6 +5,8 @@
 #include <array>
 #include <utility>
 
+#include "analysis/model/replay/cache/split_l2.hpp"
+
 namespace tilescope {
 namespace {
 
@@ -111,7 +113,7 @@ bool TileLines::all_fit(const SplitL2Shape& shape) const {
   std::array<std::int64_t, LineSample::kSets> held{};
   std::array<std::array<std::int64_t, LineSample::kSets>, kL2Partitions> dirty{};
   for (LineSample::Number number = 0; number < sample_.size(); ++number) {
-    if (++held[sample_[number].set] > shape.ways) return false;
+    if (++held[sample_[number].set] > SplitL2::young_ways(shape.ways, shape.dirty_ways)) return false;
   }
   for (std::uint32_t tile = 0; tile < numbers_.num_written_tiles(); ++tile) {
     for (LineSample::Number number = ranges_[tile].begin; number < ranges_[tile].end; ++number) {

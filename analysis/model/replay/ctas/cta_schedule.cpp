@@ -51,7 +51,7 @@ CoResidentCtas::CoResidentCtas(const TileProgram& program, const CtaSchedule& sc
       hand_out_(program.hand_out()),
       num_sms_(static_cast<std::size_t>(
           std::max<std::int64_t>(1, schedule.co_resident_ctas / schedule.ctas_per_sm))),
-      in_step_(schedule.progress.step_cv == 0 &&
+      in_step_(schedule.progress.step_cv == 0 && schedule.ragged_pace == 1 &&
                (schedule.ctas_per_sm == 1 ||
                 (schedule.progress.younger_rate == 1 && schedule.progress.alone_rate == 1))) {
   slots_ = std::min(schedule.co_resident_ctas, program.num_ctas());
@@ -187,6 +187,8 @@ void CoResidentCtas::note_age(std::size_t slot, std::int64_t cta) {
   Sm& sm = sms_[slot % num_sms_];
   sm.running += (cta != kNone) - (sections_[slot].cta != kNone);
   sections_[slot].cta = cta;
+  sections_[slot].ragged =
+      schedule_.ragged_pace != 1 && cta != kNone && program_.work(cta).end_block == program_.num_blocks();
   sections_[slot].steps = 0;
   sm.oldest = std::numeric_limits<std::int64_t>::max();
   for (std::size_t other = slot % num_sms_; other < sections_.size(); other += num_sms_) {
@@ -199,9 +201,11 @@ std::int64_t CoResidentCtas::ticks_of_step(std::size_t number) {
   if (in_step_) return section.ticks;
   const Sm& sm = sms_[number % num_sms_];
   const bool alone = schedule_.ctas_per_sm > 1 && sm.running == 1;
-  const std::int64_t ticks = alone                      ? section.ticks_when_alone
+  const std::int64_t whole = alone                      ? section.ticks_when_alone
                              : section.cta == sm.oldest ? section.ticks
                                                         : section.ticks_when_younger;
+  const auto ticks =
+      section.ragged ? static_cast<std::int64_t>(schedule_.ragged_pace * static_cast<double>(whole)) : whole;
   if (schedule_.progress.step_cv == 0) return ticks;
   const std::uint64_t step = (static_cast<std::uint64_t>(section.cta) << 32) + section.steps++;
   const auto launch = static_cast<std::uint32_t>(schedule_.launch);

@@ -30,6 +30,8 @@ struct CtaSchedule {
   /// In the order in which they are given CTAs; empty: all SMs are alike, and keep step.
   std::vector<SmGroup> sm_groups = {};
   std::size_t launch = 0;
+  /// Clocks of a step of the CTA of a ragged last block, over those of a step of a whole one.
+  double ragged_pace = 1;
 };
 
 /// What CTAs in step do at once: the first of them `group`, each of the others the same at a block further
@@ -83,6 +85,7 @@ class CoResidentCtas {
     // Unless all are in step:
     std::int64_t cta = kNone;  // its number, also its age: CTAs are issued in order
     std::uint32_t steps = 0;   // that this CTA has made
+    bool ragged = false;       // its block is
   };
   /// What tells a CTA's age among those of its SM.
   struct Sm {

@@ -67,6 +67,7 @@ CtaSchedule random_schedule(ProblemGenerator& random) {
   if (random.chance(0.2)) schedule.progress.step_cv = 0.1 * random.between(1, 6);
   if (random.chance(0.5)) schedule.progress.clock_cv = 0.05 * random.between(1, 4);
   if (random.chance(0.3)) schedule.progress.tpc_cv = 0.05 * random.between(1, 4);
+  if (random.chance(0.2)) schedule.ragged_pace = 0.1 * random.between(5, 15);
   if (random.chance(0.7)) schedule.sm_groups = random_groups(random);
   schedule.launch = static_cast<std::size_t>(random.between(0, 5));
   return schedule;

@@ -137,7 +137,10 @@ class PlainCtas {
     const auto launch = static_cast<std::uint32_t>(schedule_.launch);
     const double of_tpc = about_one(progress.tpc_cv, slot % num_sms_ / 2, launch, 2);
     const double rate = alone ? progress.alone_rate : oldest ? 1 : progress.younger_rate;
-    const auto ticks = static_cast<std::int64_t>((1 << 20) / (places_[slot].clock * of_tpc * rate));
+    auto ticks = static_cast<std::int64_t>((1 << 20) / (places_[slot].clock * of_tpc * rate));
+    if (program_.work(cta.index).end_block == program_.num_blocks()) {
+      ticks = static_cast<std::int64_t>(schedule_.ragged_pace * static_cast<double>(ticks));
+    }
     if (progress.step_cv == 0) return ticks;
     const std::uint64_t step = (static_cast<std::uint64_t>(cta.index) << 32) + cta.steps++;
     return static_cast<std::int64_t>(about_one(progress.step_cv, step, launch, 1) *
@@ -187,7 +190,10 @@ inline std::vector<PlainLine> plain_lines(const SplitL2Shape& shape, std::int64_
 /// Two partitions of sets of addresses, newest first.
 class PlainSplitL2 {
  public:
-  PlainSplitL2(std::int64_t ways, std::int64_t dirty_ways) : ways_(ways), dirty_ways_(dirty_ways) {}
+  PlainSplitL2(std::int64_t ways, std::optional<std::int64_t> dirty_ways)
+      : ways_(ways),
+        dirty_ways_(dirty_ways.value_or(ways)),
+        young_ways_(dirty_ways ? std::max(ways - 2, *dirty_ways) : ways) {}
 
   /// @return whether the line comes from DRAM
   bool access(AccessKind kind, const PlainLine& line, int partition) {
@@ -221,6 +227,10 @@ class PlainSplitL2 {
       set.erase(std::next(gone).base());
     }
     set.insert(set.begin(), line);
+    if (static_cast<std::int64_t>(set.size()) > young_ways_) {
+      const PlainLine& aged = set[static_cast<std::size_t>(young_ways_)];
+      if (aged.home == partition) written_back_ += static_cast<std::int64_t>(dirty_.erase(aged));
+    }
     return held;
   }
   void make_dirty(const PlainLine& line) {
@@ -235,7 +245,7 @@ class PlainSplitL2 {
     if (count > dirty_ways_) written_back_ += static_cast<std::int64_t>(dirty_.erase(*oldest));
   }
 
-  std::int64_t ways_, dirty_ways_, written_back_ = 0;
+  std::int64_t ways_, dirty_ways_, young_ways_, written_back_ = 0;
   std::map<std::pair<int, std::int64_t>, Set> sets_;
   std::set<PlainLine> dirty_;
 };
@@ -251,7 +261,7 @@ inline SplitL2Traffic plain_split_l2(const TileProgram& program, CtaSchedule sch
     schedule.launch = 3 * launch;
     traffic = {};
     TileMemory memory(program, random ? std::optional(launch) : std::nullopt);
-    PlainSplitL2 l2(shape.ways, shape.dirty_ways.value_or(shape.ways));
+    PlainSplitL2 l2(shape.ways, shape.dirty_ways);
     struct Tile {
       std::vector<PlainLine> lines;
       bool written = false;

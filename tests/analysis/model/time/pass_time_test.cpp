@@ -53,6 +53,44 @@ std::vector<double> misses_of(const std::string& path, const std::string& kernel
 
 }  // namespace
 
+TEST_CASE("how long the CTA of a ragged last q tile takes for a step, over a whole one") {
+  // An H200, 16384 keys: what the ragged tiles of as many heads as run at once take longer, over what whole
+  // ones do.
+  const struct {
+    const char* kernel;
+    std::int64_t head_dim;
+    TileShape tile;
+    std::int64_t rows;  // of the last tile
+    double measured;
+  } passes[] = {{"gpu:flash3", 192, {128, 64}, 34, 0.62},    {"gpu:flash3", 96, {192, 96}, 34, 0.62},
+                {"gpu:flash3", 96, {192, 96}, 100, 0.83},    {"gpu:flash3", 64, {256, 64}, 34, 0.53},
+                {"gpu:flash3", 64, {256, 64}, 100, 0.71},    {"gpu:flash2-mma", 128, {128, 64}, 78, 1.12},
+                {"gpu:flash2-mma", 64, {128, 128}, 78, 1.25}};
+  const Machine machine = load_machine("h200-measured");
+  for (const auto& pass : passes) {
+    CAPTURE(pass.kernel);
+    CAPTURE(pass.head_dim);
+    CAPTURE(pass.rows);
+    AttentionProblem problem{.batch = 1,
+                             .heads = 132,
+                             .heads_kv = 1,
+                             .seqlen_k = 16384,
+                             .head_dim = pass.head_dim,
+                             .dtype = ElementType::fp16};
+    const Kernel& kernel = find_kernel(pass.kernel);
+    const auto pace = [&](std::int64_t queries) {
+      problem.seqlen_q = queries;
+      const auto options = ProgramOptions::with_tile(pass.tile);
+      const TileProgram program = kernel.programs(Direction::forward, problem, options).front();
+      return ragged_pace(kernel, program, machine, launched_together(kernel, program, machine));
+    };
+    CHECK(pace(4 * pass.tile.block_m) == 1);
+    CHECK(pace(pass.tile.block_m) == 1);
+    CHECK(pace(pass.rows) == 1);  // no other block to compare with
+    CHECK(std::abs(pace(4 * pass.tile.block_m + pass.rows) - pass.measured) < 0.13);
+  }
+}
+
 TEST_CASE("a CTA begins where one has ended, by hand") {
   CtaClocks clocks;
   clocks.begin = 10;

@@ -152,6 +152,25 @@ TEST_CASE("a set with more than half of its lines dirty writes the oldest back a
   }
 }
 
+TEST_CASE(
+    "dirty lines that are soon to leave a full set are written back, and are there to be written again") {
+  const SplitL2Shape shape = *load_machine("h200").split_l2();
+  for (const bool limited : {false, true}) {
+    CAPTURE(limited);
+    LineSample sample(shape);
+    SplitL2 l2(sample, limited ? shape.dirty_ways : std::nullopt);
+    sample.place(0, 4 * kMiB);
+    const LineSample::Range summed{0, sample.size()};
+    sample.place(64 * kMiB, 25 * kMiB);  // of partitions of 30 MiB
+    const LineSample::Range stream{summed.end, sample.size()};
+    l2.access(AccessKind::store, summed, 0);
+    for (const int partition : {0, 1}) l2.access(AccessKind::load, stream, partition);
+    CHECK(l2.access(AccessKind::reduce, summed, 0) < summed.count() / 10);
+    const double written = static_cast<double>(l2.num_written()) / static_cast<double>(summed.count());
+    CHECK(written == doctest::Approx(limited ? 1.8 : 1.0).epsilon(0.12));
+  }
+}
+
 TEST_CASE("lines that are to go first make room for a stream, and what all read again stays") {
   const SplitL2Shape shape = *load_machine("h200").split_l2();
   for (const bool hinted : {false, true}) {
