@@ -125,8 +125,8 @@ struct Beyond {
 /// Patterson and Candes 2019). Passes that go by all keys, unmasked forward ones, are a stratum of their own,
 /// since the replay has too few reads there, and so are those with a CTA a head, which may come to the edge
 /// of a partition. Source: analysis/studies/draw/intervals, which makes these numbers.
-constexpr Beyond kReadsOfAllKeys{0.035, 0.116}, kReadsOfWholeHeads{0.566, 0.013}, kOtherReads{0.026, 0.14},
-    kWrites{0.026, 0.171}, kWritesOfWholeHeads{0.363, 0.032};
+constexpr Beyond kReadsOfAllKeys{0.082, 0.208}, kReadsOfWholeHeads{0.434, 0.009}, kOtherReads{0.026, 0.134},
+    kWrites{0.03, 0.17}, kWritesOfWholeHeads{0.322, 0.027};
 
 Interval interval_of(std::int64_t median, const std::optional<Interval>& range, const Beyond& beyond) {
   const Interval ends = range.value_or(Interval{median, median});

@@ -203,8 +203,8 @@ void ProfileKernelOptions::add_to(CLI::App& command) {
                         kMostLaunches))
       ->excludes("--launches");
   command.add_flag("--cta-progress", cta_progress,
-                   "instead of counters, how evenly CTAs advance: how far the clocks of SMs lie apart; in a "
-                   "build with -D TILESCOPE_STEP_CLOCK=ON also how an SM divides its time between CTAs");
+                   "instead of counters, how evenly CTAs advance: clocks of SMs, and "
+                   "with -D TILESCOPE_STEP_CLOCK=ON how an SM divides its time");
   command.add_flag("--paces", cta_progress)->group("");  // its former name
   command.add_flag("--untimed", untimed, "counters alone, without times, which take longer");
   command.add_flag("--closed-form", closed_form_only, "no simulation beside what is measured")
