@@ -267,10 +267,12 @@ TEST_CASE("the same of split keys and packed heads, which compute what whole one
     if (seed % 4 == 2) p = random.with_shared_kv(p);
     const bool by_boxes = seed % 3 == 1 && seed % 2 == 0 && p.head_dim_v == 0;
     if (by_boxes) p.head_dim = random.between(1, 8) * 16;  // rows of boxes are multiples of 16 bytes
+    options.interleaves_heads = tile.block_m % p.group_size() == 0 && random.chance(0.5);
     CAPTURE(seed);
     CAPTURE(describe(p));
     CAPTURE(to_string(options.splits));
     CAPTURE(options.pack_gqa);
+    CAPTURE(options.interleaves_heads);
     const auto forward = [&] { return build_programs(Algorithm::flash2, Direction::forward, p, options); };
     const std::vector<TileProgram> split = forward();
     for (TileProgram program : split) {
