@@ -21,13 +21,16 @@ struct Flash3Place {
 template <auto kShape>
 __device__ __forceinline__ Flash3Place place_of(const Flash3ForwardArguments& args, const Flash3Item& item,
                                                 int first_query, int row) {
-  const int bits = head_bits<kShape>(args);
-  return {(item.head << bits) + (row >> (6 - bits)), first_query + (row & ((64 >> bits) - 1))};
+  if constexpr (kShape.interleaves()) {
+    const int bits = args.head_bits;
+    return {(item.head << bits) + (row >> (6 - bits)), first_query + (row & ((64 >> bits) - 1))};
+  } else {
+    return {item.head, first_query + row};
+  }
 }
-/// The LSE of a head.
-__device__ __forceinline__ float* lse_of(const Flash3ForwardArguments& args, const Flash3Item& item,
-                                         int head) {
-  return args.lse + item.part * args.lse_batch_stride + head * args.lse_head_stride;
+__device__ __forceinline__ float& lse_of(const Flash3ForwardArguments& args, const Flash3Item& item,
+                                         const Flash3Place& row) {
+  return args.lse[item.part * args.lse_batch_stride + row.head * args.lse_head_stride + row.query];
 }
 
 /// Where a warp puts its 16 rows of O together, once its last boxes have been read.
@@ -73,7 +76,7 @@ __device__ __forceinline__ void store_rows(const Flash3ForwardArguments& args, F
       const Flash3Place& place = half == 0 ? upper : lower;
       const int query = place.query + lane / 4;
       if (query < args.band.seqlen_q) {
-        lse_of(args, item, place.head)[query] = rows.log_sum_exp(half, args.softmax_scale);
+        lse_of(args, item, {place.head, query}) = rows.log_sum_exp(half, args.softmax_scale);
       }
     }
   }
@@ -99,14 +102,16 @@ __device__ __forceinline__ void store_rows(const Flash3ForwardArguments& args, F
 }
 
 /// Zeros as O of a warp's rows that see no key, and their LSE, one number after the other.
-/// @param first_query, warp  as of store_rows(); lse  -inf, or a sink
+/// @param first_query, first_row  of the warpgroup, and of the warp among its rows; lse  -inf, or a sink
 template <auto kShape>
 __device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& args, const Flash3Item& item,
-                                                 int first_query, int warp, int lane,
+                                                 int first_query, int first_row, int lane,
                                                  float lse = kMinusInfinity) {
-  for (int i = 0; i < 16; ++i) {
-    const Flash3Place row = place_of<kShape>(args, item, first_query, 16 * (warp % 4) + i);
-    if (row.query >= args.band.seqlen_q) continue;
+  const int rows_left = args.band.seqlen_q - first_query;  // of one head
+  const int end = kShape.interleaves() ? first_row + 16 : min(first_row + 16, rows_left);
+  for (int i = first_row; i < end; ++i) {
+    const Flash3Place row = place_of<kShape>(args, item, first_query, i);
+    if (kShape.interleaves() && row.query >= args.band.seqlen_q) continue;
     if (args.out_parts.data) {
       float* part = args.out_parts.row<float>(item.part, row.head, row.query);
       for (int col = lane; col < args.out_cols; col += 32) part[col] = 0.0f;
@@ -114,7 +119,7 @@ __device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& a
       std::uint16_t* out = args.out_rows.row(item.part, row.head, row.query);
       for (int col = lane; col < args.out_cols; col += 32) out[col] = 0;
     }
-    if (lane == 0) lse_of(args, item, row.head)[row.query] = lse;
+    if (lane == 0) lse_of(args, item, row) = lse;
   }
 }
 
@@ -123,12 +128,12 @@ template <Flash3ForwardShape kShape>
 __device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& args,
                                                  Flash3Shared<kShape> shared, const Flash3Item& item,
                                                  int first_query, int warp, int lane, float lse) {
+  const int first_row = 16 * (warp % 4);
   if (kShape.output == Flash3Output::direct || args.out_parts.data) {
-    store_empty_rows<kShape>(args, item, first_query, warp, lane, lse);
+    store_empty_rows<kShape>(args, item, first_query, first_row, lane, lse);
   } else {
-    const int first_row = 16 * (warp % 4);
     const Flash3Place own = place_of<kShape>(args, item, first_query, first_row + lane % 16);
-    if (lane < 16 && own.query < args.band.seqlen_q) lse_of(args, item, own.head)[own.query] = lse;
+    if (lane < 16 && own.query < args.band.seqlen_q) lse_of(args, item, own) = lse;
     const std::uint32_t tile = free_rows<kShape>(shared, warp, lane);
 #pragma unroll 1
     for (int byte = 16 * computed_again(lane); byte < kShape.out_tile().bytes(); byte += 16 * 32) {

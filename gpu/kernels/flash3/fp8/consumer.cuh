@@ -124,7 +124,7 @@ struct Flash3Fp8Consumer {
       range = item.template tiles<kShape>(args);
       if (!range.empty()) break;
       const int here = thread_again();
-      store_empty_rows<kShape>(args, item, first_query(item), here / 32, here % 32);
+      store_empty_rows<kShape>(args, item, first_query(item), 16 * (here / 32), here % 32);
       release_q();
     }
     if (args.score_sign < 0.0f) range.full_end = range.full_begin;
