@@ -19,7 +19,11 @@ __device__ __forceinline__ TileLogEntry open_entry(const Consumer& own, int step
 template <typename Consumer>
 __device__ __forceinline__ int rows_inside(const Consumer& own, const Flash3Item& of) {
   const int queries = own.args.band.seqlen_q - own.first_query(of);
-  return queries >= 64 >> own.args.head_bits ? 64 : queries;
+  if constexpr (Consumer::kInterleaves) {
+    return queries >= 64 >> own.args.head_bits ? 64 : queries;
+  } else {
+    return queries;
+  }
 }
 template <typename Consumer>
 __device__ __forceinline__ void log_scores(const Consumer& own, int step) {

@@ -15,7 +15,7 @@ template <Flash3ForwardShape kShape>
 struct Flash3ForwardWalk {
   static constexpr int kBlockN = kShape.tile.block_n;
   static constexpr bool kSplits = kShape.splits_keys, kSkips = kShape.skips;
-  static constexpr bool kTables = kShape.tables, kMods = kShape.mods;
+  static constexpr bool kTables = kShape.tables, kMods = kShape.mods, kInterleaves = kShape.interleaves();
   static_assert(!kSkips || !kShape.ping_pong);
   static_assert(!kTables || (!kSkips && !kSplits));
   static_assert(!kMods || !kSplits);

@@ -20,6 +20,7 @@ namespace tilescope::gpu::detail {
 /// @tparam kObserved  logs the tiles that it visits, and what P of each row is relative to
 template <sm90::WgmmaType kType, Flash3Fp8Shape kShape, bool kObserved>
 struct Flash3Fp8Consumer {
+  static constexpr bool kInterleaves = kShape.interleaves();
   static constexpr int kBlockN = kShape.tile.block_n, kHeadDim = kShape.head_dim;
   static constexpr int kScores = kBlockN / 2, kOutputs = kHeadDim / 2;
   static constexpr int kPartCols = kShape.part_cols(), kParts = kShape.parts();
