@@ -249,7 +249,9 @@ void require_packed(const TensorSet& tensors) {
 
 }  // namespace
 
-void flash2_forward(const ProgramOptions& options, TensorSet& tensors, TileObserver* observer) {
+void flash2_forward(const ProgramOptions& asked, TensorSet& tensors, TileObserver* observer) {
+  ProgramOptions options = asked;
+  options.interleaves_heads = false;  // each of its packed rows follows the one before in memory
   const auto programs = build_programs(Algorithm::flash2, Direction::forward, tensors.problem(), options);
   tensors.allocate(TensorName::out);
   tensors.allocate(TensorName::lse);

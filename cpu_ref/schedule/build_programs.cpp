@@ -13,14 +13,15 @@ void set_grid(TileProgram& program, const ProgramOptions& options) {
   const int splits = program.name == PassName::combine ? 1 : program.splits.count * program.head_splits;
   const bool fused = program.name == PassName::dkdvdq && !program.ordered;
   const bool own_sections = fused && options.fused_swizzled_heads > 0;
-  program.grid = {
-      .num_blocks = program.whole_head ? 1 : program.num_blocks(),
-      .num_heads = static_cast<int>(program.problem.batch * heads * splits),
-      .swizzled_heads = splits * (own_sections ? options.fused_swizzled_heads : options.swizzled_heads),
-      .order = options.order,
-      .longest_is_last = program.axis == Axis::q,
-      .ctas_per_wave = options.ctas_per_wave,
-      .num_splits = splits};
+  program.grid = {.num_blocks = program.whole_head ? 1 : program.num_blocks(),
+                  .num_heads = static_cast<int>(program.problem.batch * heads * splits),
+                  .swizzled_heads =
+                      splits * (own_sections ? options.fused_swizzled_heads
+                                             : ceil_div(options.swizzled_heads, program.interleaved_heads())),
+                  .order = options.order,
+                  .longest_is_last = program.axis == Axis::q,
+                  .ctas_per_wave = options.ctas_per_wave,
+                  .num_splits = splits};
   // Who adds in turn waits for CTAs that share the kv tile, and for kv tiles in front: the CTAs of a head
   // come side by side, block after block.
   const bool side_by_side = splits > 1 && options.order == TileOrder::row_major;
@@ -103,6 +104,7 @@ std::vector<TileProgram> flash2_forward(const AttentionProblem& problem, const P
   forward.epilogue = {store(out), store(lse)};
   forward.products = products_of(Direction::forward);
   forward.pack_gqa = options.pack_gqa;
+  forward.interleaves_heads = options.pack_gqa && options.interleaves_heads;
   forward.splits = split_keys(options.splits, tiles_to_split(forward, options.splits), forward.tile.block_n);
   const std::vector<Operand> state =
       problem.score_mods.learned_sink ? std::vector{load(sink)} : std::vector<Operand>{};

@@ -43,6 +43,7 @@ int TileProgram::kv_tiles_before(int batch, int m_block, int n_block) const {
 
 TileRuns TileProgram::inner_tiles(const Mask& mask, int block) const {
   if (name == PassName::combine) return TileRange{0, splits.count, 0, splits.count};
+  if (interleaves_heads) return mask.kv_tiles(tile_of_queries(), block);
   if (pack_gqa) return mask.packed_kv_tiles(tile, static_cast<int>(q_rows()), block);
   return axis == Axis::q ? mask.kv_tiles(tile, block) : mask.q_tiles(tile, block);
 }
@@ -144,9 +145,18 @@ std::int64_t TileProgram::filled_bytes(const Operand& operand, std::int64_t head
   const TensorExtent extent = this->extent(operand.tensor);
   if (extent.indexing == TileIndexing::head) return extent.cols * (found->panel_bytes - extent.element_bytes);
   const TileShape accessed = access_tile();
-  return found->beside_rows(head * extent.rows + begin, end - begin,
-                            extent.indexing == TileIndexing::n ? accessed.block_n : accessed.block_m,
-                            (cols > 0 ? cols : extent.cols) * extent.element_bytes, extent.cols == 1);
+  const std::int64_t row_bytes = (cols > 0 ? cols : extent.cols) * extent.element_bytes;
+  if (extent.indexing == TileIndexing::n) {
+    return found->beside_rows(head * extent.rows + begin, end - begin, accessed.block_n, row_bytes,
+                              extent.cols == 1);
+  }
+  const std::int64_t heads = interleaved_heads(), rows_of_head = extent.rows / heads;
+  std::int64_t beside = 0;
+  for (std::int64_t i = 0; i < heads; ++i) {
+    beside += found->beside_rows((head * heads + i) * rows_of_head + begin / heads, (end - begin) / heads,
+                                 accessed.block_m / heads, row_bytes, extent.cols == 1);
+  }
+  return beside;
 }
 
 TileAccess TileProgram::access(const Operand& operand, int batch, int head, int m_block, int n_block) const {

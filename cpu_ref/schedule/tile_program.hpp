@@ -114,6 +114,9 @@ struct TileProgram {
   /// they lie in memory: wherever a program counts query heads and their rows, it counts key/value heads and
   /// q_rows() then.
   bool pack_gqa = false;
+  /// Of packed heads: a q tile has the same queries of all of them, block_m / group of each, for those of one
+  /// head after the other; so it visits the kv tiles of these queries.
+  bool interleaves_heads = false;
   SplitKeys splits = {};  // of the forward pass, which keeps a part of the keys a CTA, and of combine; of
                           // dkdvdq, those of the queries of a kv tile
   int head_splits = 1;    // CTAs that share the query heads of a kv head, see ProgramOptions::query_splits
@@ -123,6 +126,10 @@ struct TileProgram {
   /// Heads that q tiles are cut from, and rows of each.
   std::int64_t q_heads() const { return pack_gqa ? problem.heads_kv : problem.heads; }
   std::int64_t q_rows() const { return problem.seqlen_q * (problem.heads / q_heads()); }
+  /// Heads that have the same queries in a q tile.
+  int interleaved_heads() const { return interleaves_heads ? static_cast<int>(problem.group_size()) : 1; }
+  /// A q tile's queries, of each of these.
+  TileShape tile_of_queries() const { return {tile.block_m / interleaved_heads(), tile.block_n}; }
   /// Those of the problem, or of the same memory as packed heads; partial results with their splits; numbers
   /// of heads in rows of those that a CTA has.
   TensorExtent extent(TensorName tensor) const;
@@ -256,7 +263,8 @@ struct ProgramOptions {
     if (backward == BackwardOrder::ordered) return ordered_query_splits;
     return backward == BackwardOrder::fused ? query_splits : 1;
   }
-  bool pack_gqa = false;  // of the forward pass, see TileProgram
+  bool pack_gqa = false;           // of the forward pass, see TileProgram
+  bool interleaves_heads = false;  // if it packs them, see TileProgram: a kernel's way, no choice
 
   PassOptions& operator[](PassName pass) { return passes[static_cast<std::size_t>(pass)]; }
   const PassOptions& operator[](PassName pass) const { return passes[static_cast<std::size_t>(pass)]; }

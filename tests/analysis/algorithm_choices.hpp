@@ -55,7 +55,7 @@ inline void draw_boxes(TileProgram& program, ProblemGenerator& random) {
   const TileShape tile = program.access_tile();
   for (const TensorName tensor : {q, k, v, dout}) {
     const bool by_m = tensor_extent(program.problem, tensor).indexing == TileIndexing::m;
-    int rows = by_m ? tile.block_m : tile.block_n;
+    int rows = by_m ? tile.block_m / program.interleaved_heads() : tile.block_n;
     if (rows % 2 == 0 && random.chance(0.5)) rows /= 2;
     program.boxes.push_back({tensor, rows, random.chance(0.5) ? 128 : 64, random.chance(0.4)});
     if (random.chance(0.5)) continue;

@@ -103,10 +103,10 @@ TEST_CASE("bad kernels and tiles are refused by every command that takes them") 
       });
   check_refused({{"simulate", "--splits", "4", "--kernel", "gpu:flash2-mma", "--dtype", "bf16"},
                  {"gpu:flash2-mma", "no split keys", "runs on cpu:flash2"}});
-  check_refused(
-      {{"simulate", "--pack-gqa", "on", "--tile", "256x64", "--causal", "--kernel", "gpu:flash3", "--dtype",
-        "bf16"},
-       {"gpu:flash3", "packs heads under a mask only in q tiles of 64 rows", "runs on cpu:flash2"}});
+  check_refused({{"simulate", "--pack-gqa", "on", "--heads", "14", "--heads-kv", "2", "--causal", "--kernel",
+                  "gpu:flash3", "--dtype", "bf16"},
+                 {"gpu:flash3", "packs 2, 4 or 8 query heads of a key/value head under a mask, not 7",
+                  "runs on cpu:flash2"}});
   check_refused_by(
       {{"simulate", "--kernel", "gpu:flash3", "--dtype", "bf16", "--mask", "sink:4", "--window", "99,0"}},
       {{{"--head-dim", "192"},

@@ -141,6 +141,11 @@ void add_flash3_cases(const Kernel& kernel, const AttentionProblem& plain, const
   Case& split = add_case(kernel, Direction::forward, plain, InputKind::normal, std::nullopt, cases);
   split.options.splits = {SplitPolicy::Kind::number, 3};
   split.options.pack_gqa = true;
+  AttentionProblem interleaved = causal;
+  interleaved.heads = 4;
+  interleaved.heads_kv = 1;
+  Case& packed = add_case(kernel, Direction::forward, interleaved, InputKind::normal, std::nullopt, cases);
+  packed.options.pack_gqa = true;
   // More items than CTAs, in half of which rows see no key.
   AttentionProblem many = causal;
   many.batch = 50;

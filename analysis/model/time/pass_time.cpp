@@ -43,8 +43,11 @@ TileRuns without_ragged_rows(const TileProgram& program, const CtaWork& work, in
   const Mask mask = program.problem.mask_of(work.batch);
   if (program.axis != Axis::q || mask.regions().size() != 1) return tiles;
   const int rows = static_cast<int>(program.q_rows()), block_m = program.tile.block_m;
-  const Interval seen = program.pack_gqa ? packed_queries(mask.seqlen_q(), program.tile, rows, block)
-                                         : Interval{block * block_m, std::min(rows, (block + 1) * block_m)};
+  const int queries = program.tile_of_queries().block_m;
+  const Interval seen = program.interleaves_heads
+                            ? Interval{block * queries, std::min(mask.seqlen_q(), (block + 1) * queries)}
+                        : program.pack_gqa ? packed_queries(mask.seqlen_q(), program.tile, rows, block)
+                                           : Interval{block * block_m, std::min(rows, (block + 1) * block_m)};
   const TileRange all =
       detail::kv_tiles_of_rows(mask.regions().front(), program.tile, seen.begin, seen.end - 1, false);
   return program.split_tiles(all, work.split);
@@ -59,14 +62,17 @@ BlockSteps steps_of_block(const TileProgram& program, const CtaWork& work, int b
   BlockSteps steps;
   steps.loaded = steps.computed = steps.most = all.count();
   steps.masked = steps.most_masked = masked_tiles(all, all);
-  // Packed heads have rows of several: where a mask tells them apart, all go together.
-  if (skipping_rows == 0 || (program.pack_gqa && program.problem.masked())) return steps;
+  // Rows of several heads, one head after the other: where a mask tells them apart, all go together.
+  if (skipping_rows == 0 || (program.pack_gqa && program.problem.masked() && !program.interleaves_heads))
+    return steps;
   const Mask mask = program.problem.mask_of(work.batch);
   const TileShape part{skipping_rows, program.tile.block_n};
+  const TileShape queries{skipping_rows / program.interleaved_heads(), program.tile.block_n};
   const int parts = program.tile.block_m / skipping_rows, rows = static_cast<int>(program.q_rows());
   steps.computed = steps.masked = steps.most = steps.most_masked = 0;
   for (int i = parts * block; i < std::min(parts * (block + 1), ceil_div(rows, skipping_rows)); ++i) {
-    const TileRuns own = program.pack_gqa ? mask.packed_kv_tiles(part, rows, i) : mask.kv_tiles(part, i);
+    const bool in_turn = program.pack_gqa && !program.interleaves_heads;
+    const TileRuns own = in_turn ? mask.packed_kv_tiles(part, rows, i) : mask.kv_tiles(queries, i);
     const double tiles = common_tiles(all, own), masked = masked_tiles(all, own);
     steps.computed += tiles / parts;
     steps.masked += masked / parts;

@@ -79,17 +79,22 @@ double end_of_forward(const AttentionProblem& problem, const Flash3ForwardWay& w
   const VisibleBand band = problem.band();
   const std::int64_t heads = problem.batch * (way.packed ? problem.heads_kv : problem.heads);
   const int rows_of_head = band.seqlen_q * static_cast<int>(way.packed ? problem.group_size() : 1);
+  const int heads_together =
+      way.packed && flash3_interleaves_heads(problem) ? static_cast<int>(problem.group_size()) : 1;
   const bool split = way.splits > 1;
   const double row_bytes = 4.0 * static_cast<double>(problem.head_dim);
   const double ends = of.ends + (split ? kPart + kWriteKiB * of.tile.block_m * row_bytes / 1024 : 0.0);
-  const Grid grid{.num_blocks = ceil_div(rows_of_head, of.tile.block_m),
-                  .num_heads = static_cast<int>(heads) * way.splits,
-                  .swizzled_heads = way.splits * flash3_forward_swizzle(problem, of.tile),
-                  .order = problem.masked() ? TileOrder::head_swizzled : TileOrder::row_major,
-                  .longest_is_last = true};
+  const Grid grid{
+      .num_blocks = ceil_div(rows_of_head, of.tile.block_m),
+      .num_heads = static_cast<int>(heads) * way.splits,
+      .swizzled_heads = way.splits * ceil_div(flash3_forward_swizzle(problem, of.tile), heads_together),
+      .order = problem.masked() ? TileOrder::head_swizzled : TileOrder::row_major,
+      .longest_is_last = true};
+  const TileShape queries{of.tile.block_m / heads_together, of.tile.block_n};
   std::vector<double> costs;
   for (int block = 0; block < grid.num_blocks; ++block) {
-    const TileRange tiles = packed_kv_tiles(band, of.tile, rows_of_head, block);
+    const TileRange tiles = heads_together > 1 ? kv_tiles(band, queries, block)
+                                               : packed_kv_tiles(band, of.tile, rows_of_head, block);
     const int steps = ceil_div(tiles.count(), way.splits);
     costs.push_back(steps * of.step + (problem.masked() ? std::min(steps, 2) * kMasked : 0.0) + ends);
   }
@@ -180,6 +185,10 @@ TileShape flash3_forward_tile(const AttentionProblem& problem, Flash3Height heig
   return flash3_fp8_shape(static_cast<int>(problem.head_dim), Fp8Sums::two_level, height).tile;
 }
 
+bool flash3_interleaves_heads(const AttentionProblem& problem) {
+  return problem.masked() && !flash3_has_values(problem) && flash3_interleaves_heads(problem.group_size());
+}
+
 int flash3_forward_swizzle(const AttentionProblem& problem, TileShape tile) {
   if (!problem.masked()) return 1;
   const std::int64_t pairs = std::max<std::int64_t>(problem.visible_pairs(), 1);
@@ -210,16 +219,15 @@ Flash3ForwardWay choose_forward(const AttentionProblem& problem) {
   constexpr double kShareOfSplits = 0.92;
   constexpr int kMostSplits = 16;
   if (flash3_has_values(problem) || flash3_has_tables(problem) || flash3_has_mods(problem)) return {};
-  const int head_dim = static_cast<int>(problem.head_dim);
   const bool fp8 = is_fp8(problem.dtype);
   Flash3ForwardWay best;
   double first = end_of_forward(problem, best);
   for (const bool packed : {false, true}) {
     if (packed && (problem.group_size() == 1 || fp8)) continue;
+    if (packed && problem.masked() && !flash3_interleaves_heads(problem)) continue;
     const std::int64_t heads = problem.batch * (packed ? problem.heads_kv : problem.heads);
     const std::int64_t rows = problem.seqlen_q * (packed ? problem.group_size() : 1);
     for (const Flash3Height height : {Flash3Height::whole, Flash3Height::half, Flash3Height::low}) {
-      if (packed && problem.masked() && !flash3_forward_shape(head_dim, height).packs_masked) continue;
       if (fp8 && height == Flash3Height::low) continue;
       const TileShape tile = flash3_forward_tile(problem, height);
       const std::int64_t tiles = heads * ((rows + tile.block_m - 1) / tile.block_m);

@@ -22,6 +22,8 @@ TileShape flash3_forward_tile(const AttentionProblem& problem, Flash3Height heig
 
 /// Heads of an L2 swizzle of the forward pass; 1 where there is no mask.
 int flash3_forward_swizzle(const AttentionProblem& problem, TileShape tile);
+/// Whether packed heads are interleaved: under a mask.
+bool flash3_interleaves_heads(const AttentionProblem& problem);
 
 /// A way to run the fused backward pass.
 struct Flash3BackwardWay {

@@ -78,6 +78,7 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
   options.set_tile(Direction::forward, flash3_forward_tile(problem, forward.height));
   if (forward.splits > 1) options.splits = {SplitPolicy::Kind::number, forward.splits};
   options.pack_gqa = forward.packed;
+  options.interleaves_heads = flash3_interleaves_heads(problem);
   const Flash3BackwardWay backward = flash3_backward_way(problem);
   options.query_splits = backward.splits;
   const Flash3BackwardWay ordered = flash3_ordered_way(problem);
@@ -123,6 +124,10 @@ std::vector<Boxes> Flash3::boxes(const TileProgram& program) {
   const auto stored = [](TensorName tensor, const gpu::sm90::PanelTile& tile) {
     return Boxes{tensor, tile.rows, tile.panel_cols() * tile.element_bytes, false, AskedBy::stored_boxes};
   };
+  const auto rows_of_a_head = [&program](gpu::sm90::PanelTile tile) {
+    tile.rows = std::min(tile.rows, 64 / program.interleaved_heads());
+    return tile;
+  };
   constexpr bool kEvictFirst = true;  // what a CTA loads once: CacheHint of the producers
   if (program.name == PassName::forward && is_fp8(program.problem.dtype)) {
     const Flash3Fp8Shape shape = fp8_shape(program);
@@ -130,9 +135,9 @@ std::vector<Boxes> Flash3::boxes(const TileProgram& program) {
   }
   if (program.name == PassName::forward) {
     const Flash3ForwardShape shape = forward_shape(program.problem, program.tile);
-    std::vector<Boxes> all{boxes(q, shape.q_tile(), kEvictFirst), boxes(k, shape.k_tile()),
+    std::vector<Boxes> all{boxes(q, rows_of_a_head(shape.q_tile()), kEvictFirst), boxes(k, shape.k_tile()),
                            boxes(v, shape.v_tile())};
-    if (shape.output == Flash3Output::staged) all.push_back(stored(out, shape.out_tile()));
+    if (shape.output == Flash3Output::staged) all.push_back(stored(out, rows_of_a_head(shape.out_tile())));
     for (const TensorName numbers : {alibi_slopes, sink}) {  // of heads, each asked for by itself
       if (shape.mods) all.push_back({.tensor = numbers, .rows = 1, .panel_bytes = kSectorBytes});
     }
@@ -176,9 +181,9 @@ std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const P
   if (flash3_has_tables(problem) && too_wide_for_tables(problem)) return too_wide_for_tables(problem);
   if (flash3_has_mods(problem) && !beyond.empty()) return "modifies scores, but not " + beyond;
   if (is_fp8(problem.dtype) && options.pack_gqa) return "packs heads of 16-bit types alone";
-  if (options.pack_gqa && problem.masked() &&
-      !forward_shape(problem, options[PassName::forward].tile).packs_masked) {
-    return "packs heads under a mask only in q tiles of 64 rows, and of 128 up to head_dim 96";
+  if (options.pack_gqa && problem.masked() && !flash3_interleaves_heads(problem)) {
+    return "packs 2, 4 or 8 query heads of a key/value head under a mask, not " +
+           std::to_string(problem.group_size());
   }
   return std::nullopt;
 }

@@ -57,7 +57,7 @@ struct Flash3 {
   static ProgramOptions default_options(const AttentionProblem&);
   /// Forward all heights of q tiles.
   static std::vector<TileShape> tile_choices(const AttentionProblem&, PassName);
-  /// Packed heads are those of 16-bit types, and under a mask of the heights that have them.
+  /// Packed heads are those of 16-bit types, and under a mask of groups that are interleaved.
   static std::optional<std::string> lack(const AttentionProblem&, const ProgramOptions&);
   /// Tables at wide heads, and where kv tiles add in their order; sinks there, too, whose gradients CTAs of
   /// delta add as they come.

@@ -27,21 +27,22 @@ template <typename Arguments>
 __device__ __forceinline__ const VisibleBand& seen_band(const Arguments& args) {
   return args.band;
 }
-/// The same by a query of one head: where packed heads are told apart.
+/// Interleaved heads are 1 << head_bits(): 64 rows are as many fewer queries, of each of these.
 template <auto kShape, typename Arguments>
-__device__ __forceinline__ const VisibleBand& seen_band_of_head(const Arguments& args) {
-  if constexpr (kShape.packs_masked) {
-    return args.head_band;
+__device__ __forceinline__ int head_bits(const Arguments& args) {
+  if constexpr (kShape.interleaves()) {
+    return args.head_bits;
   } else {
-    return args.band;
+    return 0;
   }
 }
 
 /// The kv tiles that a warpgroup's 64 rows see; those of a q tile: Flash3Item::tiles().
 template <auto kShape, typename Arguments>
 __device__ __forceinline__ TileRange kv_tiles_of_warpgroup(const Arguments& args, int first_query) {
-  return kv_tiles(seen_band(args), {sm90::kWarpgroupRows, kShape.tile.block_n},
-                  first_query / sm90::kWarpgroupRows);
+  const int queries = sm90::kWarpgroupRows >> head_bits<kShape>(args);
+  const int last = min(args.band.seqlen_q, first_query + queries) - 1;
+  return tilescope::detail::kv_tiles_of_rows(seen_band(args), kShape.tile, first_query, last, true);
 }
 /// The q tiles that see keys of a kv tile.
 template <auto kShape, typename Arguments>
@@ -58,8 +59,9 @@ __device__ __forceinline__ int kv_tiles_before(const Arguments& args, int n_bloc
 template <auto kShape, int kScores, typename Arguments>
 __device__ __forceinline__ void mask_rows(float (&scores)[kScores], float score_sign, const Arguments& args,
                                           int first_query, int first_key, int thread) {
-  sm90::mask_scores(scores, score_sign, seen_band_of_head<kShape>(args), first_query, first_key, thread,
-                    kMinusInfinity, kShape.packs_masked ? args.head_rows : 0);
+  const int queries = sm90::kWarpgroupRows >> head_bits<kShape>(args);
+  sm90::mask_scores(scores, score_sign, seen_band(args), first_query, first_key, thread, kMinusInfinity,
+                    kShape.interleaves() ? queries - 1 : -1);
 }
 
 /// What a thread's two rows see of a partial tile of 128 keys, a bit each.

@@ -10,16 +10,16 @@ namespace tilescope::gpu::sm90 {
 
 /// Gives the scores the scale's sign and makes the invisible ones `masked`. Rare: most tiles are full.
 /// Rows beyond the matrix are 0 and stay so: nobody stores what becomes of them.
-/// @param first_query, first_key  of the warpgroup's 64 rows; head_rows  queries of each of several heads
-/// whose rows follow each other, or 0
+/// @param first_query, first_key  of the warpgroup's 64 rows; query_bits  of a row's number, which say which
+/// of the queries it is: rows of several heads are the same ones
 template <int kScores>
 __device__ __forceinline__ void mask_scores(float (&scores)[kScores], float sign, const VisibleBand& band,
                                             int first_query, int first_key, int thread,
-                                            float masked = kMinusInfinity, int head_rows = 0) {
+                                            float masked = kMinusInfinity, int query_bits = -1) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const Entry entry = accumulator_entry(thread, 2 * half);
-    const int query = head_rows > 0 ? (first_query + entry.row) % head_rows : first_query + entry.row;
+    const int query = first_query + (entry.row & query_bits);
     const int first = band.first_key(query) - first_key - entry.col;
     const int last = band.last_key(query) - first_key - entry.col;
 #pragma unroll

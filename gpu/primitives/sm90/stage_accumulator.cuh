@@ -94,17 +94,23 @@ __device__ __forceinline__ void stage_rows(const float (&d)[kCount], std::uint32
   }
 }
 
+/// Where a warp's second eight rows are stored, and how many there are of both.
+struct RowHalves {
+  std::int64_t apart;  // elements between a row and the one eight below
+  int rows[2];
+};
+
 /// Rounds a warp's 16 rows and stores them to global memory, 16 bytes a lane: the quads exchange their pairs,
 /// so that each lane holds eight neighbouring columns.
-/// @param rows, cols  that exist, of the 16 and of 2 kCount; cols and row_stride multiples of 8, target
-/// 16-byte aligned
+/// @param cols  that exist, of 2 kCount; cols and strides multiples of 8, target 16-byte aligned
 template <WgmmaType kType, int kCount>
 __device__ __forceinline__ void store_rows_direct(const float (&d)[kCount], std::uint16_t* target,
-                                                  std::int64_t row_stride, int rows, int cols, int lane) {
+                                                  std::int64_t row_stride, const RowHalves& halves, int cols,
+                                                  int lane) {
   const bool odd = lane & 1, upper = lane & 2;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int row = 8 * half + lane / 4;
+    std::uint16_t* const row = target + half * halves.apart + lane / 4 * row_stride;
 #pragma unroll
     for (int first = 0; first < kCount; first += 16) {  // of 32 columns: four groups of eight
       std::uint32_t x[4];
@@ -124,23 +130,23 @@ __device__ __forceinline__ void store_rows_direct(const float (&d)[kCount], std:
         (upper ? x[i] : x[i + 2]) = got;
       }
       const int col = 2 * first + 8 * (lane % 4);
-      if (row < rows && col < cols) {
-        *reinterpret_cast<uint4*>(target + row * row_stride + col) = make_uint4(x[0], x[1], x[2], x[3]);
+      if (lane / 4 < halves.rows[half] && col < cols) {
+        *reinterpret_cast<uint4*>(row + col) = make_uint4(x[0], x[1], x[2], x[3]);
       }
     }
   }
 }
 
 /// Stores a warp's 16 rows in fp32: a quad fills the sector of a row's eight columns.
-/// @param rows, cols  as of store_rows_direct()
+/// @param cols  as of store_rows_direct()
 template <int kCount>
 __device__ __forceinline__ void store_rows_fp32(const float (&d)[kCount], float* target,
-                                                std::int64_t row_stride, int rows, int cols, int lane) {
+                                                std::int64_t row_stride, const RowHalves& halves, int cols,
+                                                int lane) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int row = 8 * half + lane / 4;
-    if (row >= rows) continue;
-    float* to = target + row * row_stride + 2 * (lane % 4);
+    if (lane / 4 >= halves.rows[half]) continue;
+    float* to = target + half * halves.apart + lane / 4 * row_stride + 2 * (lane % 4);
 #pragma unroll
     for (int first = 0; first < kCount; first += 4) {  // eight columns
       if (2 * first < cols) {
@@ -152,7 +158,7 @@ __device__ __forceinline__ void store_rows_fp32(const float (&d)[kCount], float*
 
 /// Adds a warp's 16 rows to fp32 sums in global memory, 16 bytes a lane: of each pair of lanes the even one
 /// takes both parts of the upper row, the odd one those of the row eight below.
-/// @param rows, cols  as of store_rows_direct()
+/// @param rows, cols  that exist, of the 16 and of 2 kCount
 template <int kCount>
 __device__ __forceinline__ void add_rows_direct(const float (&d)[kCount], float* target,
                                                 std::int64_t row_stride, int rows, int cols, int lane) {

@@ -43,12 +43,22 @@ class TileMemory {
   const TensorExtent& extent(TensorName tensor) const { return extents_[static_cast<std::size_t>(tensor)]; }
 
   /// Calls visit(physical address, bytes) for every run of bytes of the tile of `tensor` that `group`
-  /// touches: one, or one a row where a tile is narrower than the tensor, each cut where pages at random
-  /// places end.
+  /// touches: one, one a head where heads are interleaved, or one a row where a tile is narrower than the
+  /// tensor, each cut where pages at random places end.
   template <typename Visitor>
   void for_each_run(TensorName tensor, const AccessGroup& group, Visitor&& visit) {
     const Rows rows = this->rows(tensor, group);
     const TensorExtent& extent = this->extent(tensor);
+    const std::int64_t heads = extent.cut_by_m() ? program_->interleaved_heads() : 1;
+    if (heads > 1) {  // of each the same queries
+      const std::int64_t bytes_of_head = extent.rows / heads * rows.row_bytes;
+      const std::int64_t queries = tile_.block_m / heads, skipped = (heads - 1) * group.m_block * queries;
+      for (std::int64_t head = 0; head < heads; ++head) {
+        visit_physical(rows.address - skipped * rows.row_bytes + head * bytes_of_head, rows.bytes() / heads,
+                       visit);
+      }
+      return;
+    }
     if (extent.indexing != TileIndexing::mn) {
       visit_physical(rows.address, rows.bytes(), visit);
       return;

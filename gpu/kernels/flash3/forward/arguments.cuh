@@ -34,9 +34,8 @@ struct Flash3ForwardArguments {
   int batches = 1;
   Grid grid;
   Scan scan = Scan::descending;
-  VisibleBand band;       // its rows are those of all heads that are packed into one
-  VisibleBand head_band;  // of one of them
-  int head_rows = 0;      // rows of one of them, where a mask tells them apart; else 0
+  VisibleBand band;   // of heads that are packed one after the other, its rows are those of all
+  int head_bits = 0;  // of interleaved heads: they are 1 << head_bits
   int heads = 1;
   int group_size = 1;           // query heads a key/value head
   float softmax_scale = 1.0f;   // |scale|
@@ -84,29 +83,26 @@ struct Flash3Item {
   /// for no mask.
   template <auto kShape>
   __device__ __forceinline__ TileRange tiles(const Flash3ForwardArguments& args) const {
-    const auto of_one_head = [&] {
-      const int first_row = block * kShape.tile.block_m;
-      const int last_row = min(args.band.seqlen_q, first_row + kShape.tile.block_m) - 1;
-      return tilescope::detail::kv_tiles_of_rows(seen_band(args), kShape.tile, first_row, last_row, false);
-    };
-    const auto of_packed_heads = [&] {
-      const Interval queries = packed_queries(args.head_rows, kShape.tile, args.band.seqlen_q, block);
-      return tilescope::detail::kv_tiles_of_rows(seen_band_of_head<kShape>(args), kShape.tile, queries.begin,
-                                                 queries.end - 1, false);
-    };
-    const TileRange all = kShape.packs_masked && args.head_rows > 0 ? of_packed_heads() : of_one_head();
+    const int queries = kShape.tile.block_m >> head_bits<kShape>(args), first = block * queries;
+    const TileRange all = tilescope::detail::kv_tiles_of_rows(
+        seen_band(args), kShape.tile, first, min(args.band.seqlen_q, first + queries) - 1, false);
     return args.splits.count == 1 ? all : args.splits.part_of(all, part / args.batches);
   }
   __device__ __forceinline__ int wave_parity() const { return static_cast<int>(place & 1); }
   __device__ __forceinline__ bool flipped() const { return place & 2; }
   __device__ __forceinline__ unsigned index() const { return place >> 2; }
-  /// The 64 rows that a warpgroup computes. Under a mask those of one end take longer: they change their
-  /// warpgroup from item to item.
+  /// Of a tile's rows, the first of the 64 that a warpgroup computes. Under a mask those of one end take
+  /// longer: they change their warpgroup from item to item.
   template <auto kShape>
-  __device__ __forceinline__ int first_query(int group) const {
+  __device__ __forceinline__ int first_row(int group) const {
     if constexpr (kShape.row_groups() != kShape.consumers()) group = 0;
     if constexpr (kShape.consumers() > 3) group = flipped() ? kShape.consumers() - 1 - group : group;
-    return block * kShape.tile.block_m + 64 * group;
+    return 64 * group;
+  }
+  /// Its query.
+  template <auto kShape>
+  __device__ __forceinline__ int first_query(const Flash3ForwardArguments& args, int group) const {
+    return (block * kShape.tile.block_m + first_row<kShape>(group)) >> head_bits<kShape>(args);
   }
 };
 

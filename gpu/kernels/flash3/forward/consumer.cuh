@@ -86,7 +86,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
   }
   /// Where its rows' maxima stand in the tile log.
   __device__ __forceinline__ int first_row_of_log() const {
-    return kSplits ? group * kShape.tile.block_m : first_query(item) - item.block * kShape.tile.block_m;
+    return kSplits ? group * kShape.tile.block_m : item.template first_row<kShape>(group);
   }
   __device__ __forceinline__ void mask_tile(int step) {
     const float sign = kMods ? 1.0f : args.score_sign;
@@ -117,8 +117,8 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
       if constexpr (kSkips) skip_tiles(range.count());
       if constexpr (kSkips && kObserved) log_left_out(*this, 0, range.count());
       if (!kSplits || group == 0) {
-        store_empty_rows<kShape>(args, shared, item, first_query(item) + 16 * (thread / 32),
-                                 4 * row_group + thread / 32, lane(), sink());
+        store_empty_rows<kShape>(args, shared, item, first_query(item), 4 * row_group + thread / 32, lane(),
+                                 sink());
       }
       release_q();
     }
@@ -149,8 +149,8 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
       part.release();
     }
     rows.finish(out);
-    store_rows<kType, kShape>(args, shared, done, rows, out, first_query(done) + 16 * (thread / 32),
-                              4 * row_group + thread / 32, lane());
+    store_rows<kType, kShape>(args, shared, done, rows, out, first_query(done), 4 * row_group + thread / 32,
+                              lane());
   }
 
   /// The first tile of an item, its scores being there.

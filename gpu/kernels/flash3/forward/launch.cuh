@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "common/errors.hpp"
@@ -73,6 +74,12 @@ inline KernelArguments flash3_packed_heads(KernelArguments arguments) {
   return arguments;
 }
 
+/// Interleaved heads are one of a key/value head, by which the kernel counts; tensors stay as they are.
+inline KernelArguments flash3_interleaved_heads(KernelArguments arguments) {
+  arguments.heads = arguments.heads_kv;
+  return arguments;
+}
+
 /// Slopes and sinks lie by query heads.
 inline Flash3ScoreMods flash3_score_mods(const KernelArguments& args) {
   const DeviceScoreMods& given = args.score_mods;
@@ -101,22 +108,28 @@ inline Flash3ScoreMods flash3_score_mods(const KernelArguments& args) {
 template <sm90::WgmmaType kType, Flash3ForwardShape kShape>
 Flash3ArgumentsOf<kShape.mods> flash3_forward_arguments(const TileProgram& program,
                                                         const KernelArguments& of_heads) {
-  const KernelArguments args = program.pack_gqa ? flash3_packed_heads(of_heads) : of_heads;
+  const int heads_together = program.interleaved_heads();
+  const KernelArguments args = heads_together > 1 ? flash3_interleaved_heads(of_heads)
+                               : program.pack_gqa ? flash3_packed_heads(of_heads)
+                                                  : of_heads;
   constexpr auto kElement = kType == sm90::WgmmaType::fp16 ? sm90::MapElement::fp16 : sm90::MapElement::bf16;
   const int out_cols = static_cast<int>(program.problem.value_dim());
   Flash3ArgumentsOf<kShape.mods> out{};
   static_cast<Flash3ForwardArguments&>(out) = flash3_common_arguments(args, out_cols, program.splits);
   if constexpr (kShape.mods) out.mods = flash3_score_mods(args);
-  out.head_band = of_heads.band;
-  out.head_rows = program.pack_gqa && program.problem.masked() ? of_heads.band.seqlen_q : 0;
-  const auto map = [&](TensorName name, int heads, int rows, int cols, int box_rows) {
-    return sm90::encode_tensor_map(flash3_map(kElement, args[name], out.batches, heads, rows, cols, box_rows),
-                                   args[name].data);
+  out.head_bits = std::countr_zero(static_cast<unsigned>(heads_together));
+  const auto map = [&](TensorName name, int heads, int rows, int cols, int box_rows, int box_heads = 1) {
+    sm90::TensorMapParameters map =
+        flash3_map(kElement, args[name], out.batches, heads, rows, cols, box_rows);
+    map.box[2] = static_cast<std::uint32_t>(box_heads);
+    return sm90::encode_tensor_map(map, args[name].data);
   };
-  out.q = map(TensorName::q, args.heads, args.band.seqlen_q, args.head_dim, 64);
+  const int q_heads = args.heads * heads_together, q_rows = 64 / heads_together;
+  const int out_rows = std::min(16, q_rows);
+  out.q = map(TensorName::q, q_heads, args.band.seqlen_q, args.head_dim, q_rows, heads_together);
   out.k = map(TensorName::k, args.heads_kv, args.band.seqlen_k, args.head_dim, kShape.tile.block_n);
   out.v = map(TensorName::v, args.heads_kv, args.band.seqlen_k, out_cols, kShape.tile.block_n);
-  out.out = map(TensorName::out, args.heads, args.band.seqlen_q, out_cols, 16);
+  out.out = map(TensorName::out, q_heads, args.band.seqlen_q, out_cols, out_rows, 16 / out_rows);
   return out;
 }
 

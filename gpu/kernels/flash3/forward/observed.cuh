@@ -15,9 +15,15 @@ __device__ __forceinline__ TileLogEntry open_entry(const Consumer& own, int step
   return TileLogEntry(own.args.log, step, item.batch(own.args), item.head, item.block, own.n_block(step),
                       item.index(), own.group == 0 && own.thread == 0);
 }
+/// Of interleaved heads, whose steps nobody replays, where all are, or the first one's.
 template <typename Consumer>
 __device__ __forceinline__ int rows_inside(const Consumer& own, const Flash3Item& of) {
-  return own.args.band.seqlen_q - own.first_query(of);
+  const int queries = own.args.band.seqlen_q - own.first_query(of);
+  if constexpr (Consumer::kInterleaves) {
+    return queries >= 64 >> own.args.head_bits ? 64 : queries;
+  } else {
+    return queries;
+  }
 }
 template <typename Consumer>
 __device__ __forceinline__ void log_scores(const Consumer& own, int step) {

@@ -38,10 +38,10 @@ __device__ __forceinline__ auto produce(const Arguments& args, Shared shared, Fl
       if constexpr (kShape.mods) {
         copy_head_numbers(shared.head_numbers(kShape.q_buffers()), shared.head_numbers(of_group.index()));
       }
-      const int row = item.template first_query<kShape>(group);
+      const int row = item.template first_query<kShape>(args, group);
       if (tiles > 0 && row < args.band.seqlen_q) {
-        load_tile(of_group.buffer(), args.q, of_group.full(), kQTile, row, item.head, item.batch(args),
-                  CacheHint::evict_first);
+        load_tile(of_group.buffer(), args.q, of_group.full(), kQTile, row,
+                  item.head << head_bits<kShape>(args), item.batch(args), CacheHint::evict_first);
       } else {  // of rows beyond the matrix nothing is stored, whatever the buffer holds
         sm90::arrive(of_group.full());
       }

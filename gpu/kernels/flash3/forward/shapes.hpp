@@ -43,14 +43,13 @@ struct Flash3ForwardShape {
   Flash3Output output = Flash3Output::staged;
   bool ping_pong = true;  // the warpgroups issue their WGMMAs in turn
   Flash3Scores scores = Flash3Scores::kept;
-  bool skips = false;         // a warpgroup computes no tile that its own rows do not see; without ping-pong
-  bool splits_keys = false;   // the warpgroups share 64 rows, and each sees its part of a tile's keys
-  bool packs_masked = false;  // a group's heads may be packed under a mask, too: 1 % of whole tiles' time
-  bool overlaps = true;       // a softmax runs beside P V of the tile before, of the same warpgroup
-  int value_dim = 0;          // columns of V and O; 0: head_dim
-  bool tables = false;        // kv tiles are found in tables (VisitTables), which serve every mask
-  bool mods = false;          // scores are modified, each modifier where the problem has it (ScoreMods), ...
-  bool caps = false;          // ... a soft cap, too
+  bool skips = false;        // a warpgroup computes no tile that its own rows do not see; without ping-pong
+  bool splits_keys = false;  // the warpgroups share 64 rows, and each sees its part of a tile's keys
+  bool overlaps = true;      // a softmax runs beside P V of the tile before, of the same warpgroup
+  int value_dim = 0;         // columns of V and O; 0: head_dim
+  bool tables = false;       // kv tiles are found in tables (VisitTables), which serve every mask
+  bool mods = false;         // scores are modified, each modifier where the problem has it (ScoreMods), ...
+  bool caps = false;         // ... a soft cap, too
 
   constexpr int v_stages() const { return kv_stages; }
   constexpr int row_groups() const { return tile.block_m / 64; }
@@ -70,8 +69,15 @@ struct Flash3ForwardShape {
   constexpr int values() const { return value_dim > 0 ? value_dim : head_dim; }
   constexpr int warps() const { return 4 * consumers(); }
   constexpr int q_buffers() const { return q_stages * row_groups(); }
+  /// Whether packed heads may be interleaved.
+  constexpr bool interleaves() const { return !tables && !mods && value_dim == 0; }
   constexpr bool operator==(const Flash3ForwardShape&) const = default;
 };
+
+/// Packed heads under a mask are interleaved: of each 64 rows the first 64 / group are queries of the group's
+/// first head, the next ones the same queries of its second head. So a q tile sees the keys of few queries.
+/// A power of two, and pieces of at least eight rows.
+constexpr bool flash3_interleaves_heads(std::int64_t group) { return group == 2 || group == 4 || group == 8; }
 
 /// Of modifiers: slope and sink of an item's head, fp32.
 inline constexpr int kHeadNumbersBytes = 8;
@@ -160,19 +166,19 @@ constexpr Flash3ForwardShape flash3_forward_shape(int head_dim, Flash3Height hei
   constexpr auto kStaged = Flash3Output::staged, kDirect = Flash3Output::direct;
   constexpr auto kKept = Flash3Scores::kept, kRecomputed = Flash3Scores::recomputed;
   const bool low = height == Flash3Height::low, half = height == Flash3Height::half;
-  if (head_dim <= 64 && low) return {{64, 128}, 64, 4, 2, kStaged, false, kKept, false, true, true};
-  if (head_dim <= 64 && half) return {{128, 128}, 64, 4, 2, kStaged, true, kKept, false, false, true};
+  if (head_dim <= 64 && low) return {{64, 128}, 64, 4, 2, kStaged, false, kKept, false, true};
+  if (head_dim <= 64 && half) return {{128, 128}, 64, 4, 2};
   if (head_dim <= 64) return {{256, 64}, 64, 6, 2, kStaged, false, kRecomputed, true};
-  if (head_dim <= 96 && low) return {{64, 128}, 96, 2, 2, kDirect, false, kKept, false, true, true};
-  if (head_dim <= 80 && half) return {{128, 128}, 80, 2, 2, kStaged, false, kKept, true, false, true};
-  if (head_dim <= 96 && half) return {{128, 128}, 96, 2, 2, kStaged, false, kKept, true, false, true};
+  if (head_dim <= 96 && low) return {{64, 128}, 96, 2, 2, kDirect, false, kKept, false, true};
+  if (head_dim <= 80 && half) return {{128, 128}, 80, 2, 2, kStaged, false, kKept, true};
+  if (head_dim <= 96 && half) return {{128, 128}, 96, 2, 2, kStaged, false, kKept, true};
   if (head_dim <= 80) return {{192, 112}, 80, 2, 1, kStaged, false, kRecomputed, true};
   if (head_dim <= 96) return {{192, 96}, 96, 2, 1, kStaged, false, kRecomputed, true};
-  if (head_dim <= 128 && low) return {{64, 128}, 128, 2, 2, kDirect, false, kKept, false, true, true};
+  if (head_dim <= 128 && low) return {{64, 128}, 128, 2, 2, kDirect, false, kKept, false, true};
   if (head_dim <= 112 && !half) return {{192, 96}, 112, 2, 1, kStaged, false, kRecomputed, true};
   if (head_dim <= 128) return {{128, 128}, 128, 2, 2};
-  if (head_dim <= 192 && low) return {{64, 64}, 192, 3, 1, kDirect, false, kKept, false, true, true};
-  if (low) return {{64, 64}, 256, 2, 1, kDirect, false, kKept, false, true, true};
+  if (head_dim <= 192 && low) return {{64, 64}, 192, 3, 1, kDirect, false, kKept, false, true};
+  if (low) return {{64, 64}, 256, 2, 1, kDirect, false, kKept, false, true};
   if (head_dim <= 160) return {{128, 64}, 160, 3, 1, kDirect, false, kKept, true};
   if (head_dim <= 192) return {{128, 64}, 192, 3, 1, kDirect, false, kKept, true};
   if (head_dim <= 224) return {{128, 64}, 224, 2, 1, kDirect, false};

@@ -15,10 +15,10 @@ template <Flash3ForwardShape kShape>
 struct Flash3ForwardWalk {
   static constexpr int kBlockN = kShape.tile.block_n;
   static constexpr bool kSplits = kShape.splits_keys, kSkips = kShape.skips;
-  static constexpr bool kTables = kShape.tables, kMods = kShape.mods;
+  static constexpr bool kTables = kShape.tables, kMods = kShape.mods, kInterleaves = kShape.interleaves();
   static_assert(!kSkips || !kShape.ping_pong);
-  static_assert(!kTables || (!kSkips && !kSplits && !kShape.packs_masked));
-  static_assert(!kMods || (!kSplits && !kShape.packs_masked));
+  static_assert(!kTables || (!kSkips && !kSplits));
+  static_assert(!kMods || !kSplits);
   static_assert(!kTables || kMods, "modifiers give scores their sign");
 
   const Flash3ArgumentsOf<kShape.mods>& args;
@@ -38,7 +38,7 @@ struct Flash3ForwardWalk {
 
   __device__ __forceinline__ int lane() const { return thread % 32; }
   __device__ __forceinline__ int first_query(const Flash3Item& of) const {
-    return of.template first_query<kShape>(group);
+    return of.template first_query<kShape>(args, group);
   }
 
   // A warp gives a buffer back once it is done with it: its WGMMAs have waited for it, ...
@@ -101,10 +101,7 @@ struct Flash3ForwardWalk {
     full_begin = down ? range.end - range.full_end : range.full_begin - range.begin;
     full_end = full_begin + range.full_end - range.full_begin;
     own_end = range.count();
-    if constexpr (kSkips) {
-      // A tile of two heads' rows leaves none out: a warpgroup might have to give back more than there are.
-      if (!kShape.packs_masked || args.head_rows == 0) look_at_own_rows(down);
-    }
+    if constexpr (kSkips) look_at_own_rows(down);
     return own_end > own_begin;
   }
 };

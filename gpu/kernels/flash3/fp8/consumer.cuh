@@ -20,6 +20,7 @@ namespace tilescope::gpu::detail {
 /// @tparam kObserved  logs the tiles that it visits, and what P of each row is relative to
 template <sm90::WgmmaType kType, Flash3Fp8Shape kShape, bool kObserved>
 struct Flash3Fp8Consumer {
+  static constexpr bool kInterleaves = kShape.interleaves();
   static constexpr int kBlockN = kShape.tile.block_n, kHeadDim = kShape.head_dim;
   static constexpr int kScores = kBlockN / 2, kOutputs = kHeadDim / 2;
   static constexpr int kPartCols = kShape.part_cols(), kParts = kShape.parts();
@@ -124,7 +125,7 @@ struct Flash3Fp8Consumer {
       range = item.template tiles<kShape>(args);
       if (!range.empty()) break;
       const int here = thread_again();
-      store_empty_rows(args, item, first_query(item) + 16 * (here / 32), here % 32);
+      store_empty_rows<kShape>(args, item, first_query(item), 16 * (here / 32), here % 32);
       release_q();
     }
     if (args.score_sign < 0.0f) range.full_end = range.full_begin;

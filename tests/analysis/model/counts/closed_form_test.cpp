@@ -121,6 +121,22 @@ std::int64_t padding_of_matrix_tile(const TileProgram& program, const TileAccess
   return rows * ((cols * extent.element_bytes + 31) / 32 * 32 - cols * extent.element_bytes);
 }
 
+/// What boxes take of consecutive rows of a head, of which a tile has `tile_rows` at most.
+/// @param head_row, rows_of_head  in the tensor; first  of the tile's, in the head
+std::int64_t bytes_of_boxes(const Boxes& boxes, std::int64_t head_row, std::int64_t rows_of_head,
+                            std::int64_t first, std::int64_t tile_rows, std::int64_t row_bytes) {
+  std::int64_t bytes = 0;
+  for (std::int64_t box = 0; box < tile_rows && first + box < rows_of_head; box += boxes.rows) {
+    for (std::int64_t row = first + box; row < first + box + boxes.rows; ++row) {
+      const std::int64_t panels = (row_bytes + boxes.panel_bytes - 1) / boxes.panel_bytes;
+      bytes += row < rows_of_head
+                   ? 32 * sectors_of_row((head_row + row) * row_bytes, row_bytes, boxes.panel_bytes)
+                   : panels * boxes.panel_bytes;
+    }
+  }
+  return bytes;
+}
+
 /// What crosses beside the bytes of an access, row by row.
 std::int64_t filled_by_rows(const TileProgram& program, const TileAccess& access) {
   std::int64_t bytes = 0;
@@ -135,26 +151,19 @@ std::int64_t filled_by_rows(const TileProgram& program, const TileAccess& access
     }
     const bool by_m = extent.indexing == TileIndexing::m;
     const TileShape tile = program.access_tile();
-    const std::int64_t tile_rows = by_m ? tile.block_m : tile.block_n,
+    const std::int64_t heads = by_m ? program.interleaved_heads() : 1, rows_of_head = extent.rows / heads;
+    const std::int64_t tile_rows = (by_m ? tile.block_m : tile.block_n) / heads,
                        row_bytes = extent.cols * extent.element_bytes;
     const std::int64_t split = are_partial(access.tensor) ? access.n_block : 0,
                        head = (split * program.problem.batch + access.batch) * extent.heads + access.head;
     const std::int64_t first = (by_m ? access.m_block : access.n_block) * tile_rows;
-    if (boxes.asked_by != AskedBy::boxes) {
-      const std::int64_t rows = std::clamp<std::int64_t>(extent.rows - first, 0, tile_rows);
-      if (rows > 0)
-        bytes += 32 * sectors_asked(boxes, (head * extent.rows + first) * row_bytes, rows, row_bytes) -
-                 access.bytes;
-      continue;
-    }
-    for (std::int64_t box = 0; box < tile_rows; box += boxes.rows) {
-      if (first + box >= extent.rows) break;
-      for (std::int64_t row = first + box; row < first + box + boxes.rows; ++row) {
-        const std::int64_t panels = (row_bytes + boxes.panel_bytes - 1) / boxes.panel_bytes;
-        bytes += row < extent.rows ? 32 * sectors_of_row((head * extent.rows + row) * row_bytes, row_bytes,
-                                                         boxes.panel_bytes)
-                                   : panels * boxes.panel_bytes;
-      }
+    const std::int64_t rows = std::clamp<std::int64_t>(rows_of_head - first, 0, tile_rows);
+    for (std::int64_t i = 0; i < heads; ++i) {
+      const std::int64_t head_row = head * extent.rows + i * rows_of_head;
+      bytes += boxes.asked_by == AskedBy::boxes
+                   ? bytes_of_boxes(boxes, head_row, rows_of_head, first, tile_rows, row_bytes)
+               : rows > 0 ? 32 * sectors_asked(boxes, (head_row + first) * row_bytes, rows, row_bytes)
+                          : 0;
     }
     bytes -= access.bytes;
   }
@@ -267,10 +276,12 @@ TEST_CASE("the same of split keys and packed heads, which compute what whole one
     if (seed % 4 == 2) p = random.with_shared_kv(p);
     const bool by_boxes = seed % 3 == 1 && seed % 2 == 0 && p.head_dim_v == 0;
     if (by_boxes) p.head_dim = random.between(1, 8) * 16;  // rows of boxes are multiples of 16 bytes
+    options.interleaves_heads = tile.block_m % p.group_size() == 0 && random.chance(0.5);
     CAPTURE(seed);
     CAPTURE(describe(p));
     CAPTURE(to_string(options.splits));
     CAPTURE(options.pack_gqa);
+    CAPTURE(options.interleaves_heads);
     const auto forward = [&] { return build_programs(Algorithm::flash2, Direction::forward, p, options); };
     const std::vector<TileProgram> split = forward();
     for (TileProgram program : split) {

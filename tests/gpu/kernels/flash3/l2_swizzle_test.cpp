@@ -127,6 +127,7 @@ TEST_CASE(
   few.heads_kv = 3;
   few.causal = false;
   CHECK(Flash3::default_options(few).pack_gqa);
+  few.heads = 9;  // groups of three are not interleaved
   few.causal = true;
   CHECK(!Flash3::default_options(few).pack_gqa);
   AttentionProblem decoded = causal(1024, 2, 40, 72);  // two heads' 80 rows fill one tile of 128
