@@ -15,7 +15,8 @@ int fewest_splits(int visited_tiles, int most, const SplitTime& time) {
 }
 
 SplitPolicy choose_splits(const AttentionProblem& problem, const ProgramOptions& unsplit,
-                          const std::function<int(const SplitWalks&)>& splits_of) {
+                          const std::function<int(const SplitWalks&)>& splits_of,
+                          const std::function<int(const SplitWalks&)>& uneven_tiles) {
   const TileProgram forward = build_programs(Algorithm::flash2, Direction::forward, problem, unsplit).front();
   std::int64_t visited = 0;
   int most = 0;
@@ -27,8 +28,14 @@ SplitPolicy choose_splits(const AttentionProblem& problem, const ProgramOptions&
     }
   });
   const std::int64_t walks = problem.batch * forward.num_blocks();
-  if (2 * most * walks > 3 * visited) return {SplitPolicy::Kind::automatic, 0};
-  const int splits = most <= 1 ? 1 : splits_of({walks * forward.q_heads(), most});
+  const SplitWalks all{walks * forward.q_heads(), most};
+  if (2 * most * walks > 3 * visited) {
+    if (!uneven_tiles) return {SplitPolicy::Kind::automatic, 0};
+    const int least = std::max(4, ceil_div(num_n_blocks(problem.band(), forward.tile), kMaxSplits));
+    const int tiles = std::max(least, uneven_tiles(all));
+    return tiles < most ? SplitPolicy{SplitPolicy::Kind::fixed, tiles * forward.tile.block_n} : SplitPolicy{};
+  }
+  const int splits = most <= 1 ? 1 : splits_of(all);
   return splits == 1 ? SplitPolicy{} : SplitPolicy{SplitPolicy::Kind::number, splits};
 }
 

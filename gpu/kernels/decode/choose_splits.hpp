@@ -9,10 +9,10 @@
 
 namespace tilescope {
 
-/// What splits depend on, where all walks are as long as the longest.
+/// What splits depend on.
 struct SplitWalks {
   std::int64_t q_tiles = 0;  // of all heads and batch entries
-  int visited_tiles = 0;     // by one of them
+  int visited_tiles = 0;     // by the one with the longest walk
 };
 
 /// The time of so many splits, in a unit of the kernel's own.
@@ -21,10 +21,12 @@ using SplitTime = std::function<double(int splits)>;
 /// The fewest splits of 1 ... most within 2 % of the best time, none of which is left without a tile.
 int fewest_splits(int visited_tiles, int most, const SplitTime& time);
 
-/// Of a problem whose walks are alike; automatic where some are much longer than others.
 /// @param unsplit  the kernel's options but for splits
-/// @param splits_of  the kernel's number, of more than one tile
+/// @param splits_of  the kernel's number, of more than one tile, where walks are alike
+/// @param uneven_tiles  tiles of a split of fixed length, where some are much longer than others; without it
+/// splits are automatic there
 SplitPolicy choose_splits(const AttentionProblem& problem, const ProgramOptions& unsplit,
-                          const std::function<int(const SplitWalks&)>& splits_of);
+                          const std::function<int(const SplitWalks&)>& splits_of,
+                          const std::function<int(const SplitWalks&)>& uneven_tiles = {});
 
 }  // namespace tilescope

@@ -33,9 +33,12 @@ template <ElementType kType, int kColumns>
 __global__ __launch_bounds__(Decode::combine_threads(kColumns),
                              1) void decode_combine(const __grid_constant__ KernelArguments args,
                                                     const __grid_constant__ DecodeArguments decode) {
-  constexpr int kLanes = kColumns / 4, kRows = combined_rows(kColumns);
-  constexpr int kAtOnce = Decode::combine_threads(kColumns) / kRows;  // splits whose LSE is loaded together
-  constexpr int kInFlight = kColumns <= 128 ? 16 : 8;  // partial results that a thread has asked for
+  constexpr int kLanes = kColumns / 4, kRows = combined_rows(kColumns), kThreads = kLanes * kRows;
+  constexpr int kAtOnce = 64;  // splits whose LSE is loaded together
+  // Partial results that a thread has asked for: as many as its registers hold. The first of them are under
+  // way beside LSE: what a few q tiles of many splits wait for is latency alone.
+  constexpr int kInFlight = kColumns <= 64 ? 32 : kColumns <= 128 ? 16 : 8;
+  constexpr int kLseLoads = ceil_div(kAtOnce * kRows, kThreads);
   __shared__ float row_values[kAtOnce][kRows];  // by one warp: a row's 4 bytes would be a part of a sector
   gpu::sm90::wait_for_kernel_before();
   const int thread = static_cast<int>(threadIdx.x), row = thread / kLanes, col = thread % kLanes * 4;
@@ -46,25 +49,35 @@ __global__ __launch_bounds__(Decode::combine_threads(kColumns),
 #pragma unroll 1
   for (int first = 0; first < decode.splits.count; first += kAtOnce) {
     const int here = min(kAtOnce, decode.splits.count - first);
-    if (rows.has(thread % kRows) && thread / kRows < here) {
-      row_values[thread / kRows][thread % kRows] =
-          __ldcg(rows.at(args[TensorName::lse_partial], decode, first + thread / kRows, thread % kRows));
+    float lse[kLseLoads] = {};
+#pragma unroll
+    for (int i = 0; i < kLseLoads; ++i) {
+      const int split = (thread + i * kThreads) / kRows, of = thread % kRows;
+      if (rows.has(of) && split < here)
+        lse[i] = __ldcg(rows.at(args[TensorName::lse_partial], decode, first + split, of));
+    }
+    const float* part = rows.at(parts, decode, first, exists ? row : 0) + col;
+    float4 loaded[kInFlight] = {};
+    const auto load = [&](int i) {
+#pragma unroll
+      for (int j = 0; j < kInFlight; ++j) {
+        const float* at = part + (i + j) * decode.batch * parts.batch_stride;
+        if (exists && i + j < here) loaded[j] = __ldcg(reinterpret_cast<const float4*>(at));
+      }
+    };
+    load(0);
+#pragma unroll
+    for (int i = 0; i < kLseLoads; ++i) {
+      const int split = (thread + i * kThreads) / kRows;
+      if (split < kAtOnce) row_values[split][thread % kRows] = lse[i];
     }
     __syncthreads();
-    if (exists) {
-      const float* part = rows.at(parts, decode, first, row) + col;
 #pragma unroll 1
-      for (int i = 0; i < here; i += kInFlight) {
-        float4 loaded[kInFlight] = {};
+    for (int i = 0; exists && i < here; i += kInFlight) {
+      if (i > 0) load(i);
 #pragma unroll
-        for (int j = 0; j < kInFlight; ++j) {
-          const float* at = part + (i + j) * decode.batch * parts.batch_stride;
-          if (i + j < here) loaded[j] = __ldcg(reinterpret_cast<const float4*>(at));
-        }
-#pragma unroll
-        for (int j = 0; j < kInFlight; ++j) {
-          if (i + j < here) columns.add(loaded[j], row_values[i + j][row]);
-        }
+      for (int j = 0; j < kInFlight; ++j) {
+        if (i + j < here) columns.add(loaded[j], row_values[i + j][row]);
       }
     }
     __syncthreads();

@@ -2,7 +2,7 @@
 #include "gpu/kernels/decode/decode.hpp"
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
 
 #include "gpu/kernels/decode/choose_splits.hpp"
 #include "gpu/registry/asked_by.hpp"
@@ -11,41 +11,60 @@ namespace tilescope {
 
 namespace {
 
-/// The fewest splits that take 2 % longer than the best, in steps of a CTA. As many CTAs as SMs have the
-/// memory's rate; of more that are there at once each takes longer, and fewer in the last wave take no less.
-/// Splits cost their partial results, and the pass that combines them. Where there are fewer q tiles than SMs
-/// no SM gets two CTAs while others have one: 192 CTAs took 9 % longer than 128 (8 sequences of 16K keys). A
-/// CTA that widens fp8 keys takes alone of these steps for one while it is alone on its SM, so that two fill
-/// it.
-int streaming_splits(const SplitWalks& walks, const DecodeShape& shape) {
-  // Fitted to an H200's times (reports/decode): a second pass, its reads of each partial result, their bytes.
-  constexpr double kCombineSteps = 4, kStepsASplit = 1.0 / 16, kPartialSteps = 0.5;
-  constexpr int kSms = 132;
-  const double alone = shape.fp8_keys ? 1.7 : 1.0;
-  const int ctas_per_sm = shape.ctas_per_sm();
-  const std::int64_t slots = std::int64_t{kSms} * ctas_per_sm;
-  const auto steps = [&](int splits) {
+/// An H200's times, in microseconds, to which they are fitted on batches of 1 to 592 walks (reports/decode
+/// says how far they lie from others).
+struct DecodeTimes {
+  static constexpr int kSms = 132;
+  static constexpr double kSmBytes = 33.3e3;  // an SM's share of the memory's rate, in a microsecond
+  static constexpr double kStart = 2.7;       // until the first tile of a CTA is there, and behind the last
+  static constexpr double kUnevenSms = 0.12;  // of what SMs wait for others that have a CTA more
+  static constexpr double kCombine = 3.0;     // the second pass, and of each split
+  static constexpr double kCombineSplit = 0.07;
+
+  int slots, tile_bytes;
+  double alone;  // a step of a CTA that has its SM to itself, over that of one which has its share
+
+  explicit DecodeTimes(const DecodeShape& shape)
+      : slots(kSms * shape.ctas_per_sm()),
+        tile_bytes(2 * shape.tile().block_n * shape.key_bytes()),
+        alone(shape.fp8_keys ? 1.7 : alone_of_16_bits(shape.head_dim)) {}
+
+  static constexpr double alone_of_16_bits(int head_dim) { return head_dim <= 64 ? 1.1 : 0.8; }
+  double step() const { return tile_bytes / kSmBytes; }
+  /// As many CTAs as fit are there at once; fewer than SMs take no less time than one alone.
+  double of_splits(const SplitWalks& walks, int splits) const {
     const int share = ceil_div(walks.visited_tiles, splits);
-    const std::int64_t ctas = walks.q_tiles * ceil_div(walks.visited_tiles, share), last = ctas % slots;
-    const bool uneven = walks.q_tiles < kSms && ctas > kSms && !shape.fp8_keys;
-    if (splits > 1 && uneven) return std::numeric_limits<double>::infinity();
-    const double waves = static_cast<double>(ctas / slots) * ctas_per_sm +
-                         (last > 0 ? std::max(alone, static_cast<double>(last) / kSms) : 0.0);
-    return splits == 1 ? share * waves
-                       : (share + kPartialSteps) * waves + kCombineSteps + kStepsASplit * splits;
-  };
-  return fewest_splits(walks.visited_tiles, std::min(2 * static_cast<int>(slots), walks.visited_tiles),
-                       steps);
-}
+    const std::int64_t ctas = walks.q_tiles * ceil_div(walks.visited_tiles, share), full = ctas / slots;
+    const double on_each = static_cast<double>(ctas % slots) / kSms;
+    const double last = on_each + kUnevenSms * std::max(0.0, std::ceil(on_each) - on_each);
+    const double steps = static_cast<double>(full * slots / kSms) +
+                         (ctas % slots > 0 ? std::max(alone, on_each > 1 ? last : on_each) : 0.0);
+    return share * steps * step() + kStart * static_cast<double>(ceil_div(ctas, std::int64_t{slots})) +
+           (splits > 1 ? kCombine + kCombineSplit * splits : 0.0);
+  }
+  /// Where walks are of lengths of their own, how many tiles a split of fixed length has: what all wait for
+  /// at the end, `kLastSteps` of its steps, against the splits of the longest walk, of which every walk has
+  /// as many, most of them empty: the sum of the two is least where they are equal.
+  int tiles_of_uneven(const SplitWalks& walks) const {
+    const double last_steps = slots > 2 * kSms ? 0.9 : 0.55, empty_cta = tile_bytes / 4e6;
+    const double a_split = kCombineSplit + empty_cta * static_cast<double>(walks.q_tiles);
+    return static_cast<int>(std::lround(std::sqrt(a_split * walks.visited_tiles / (last_steps * step()))));
+  }
+};
 
 }  // namespace
 
 ProgramOptions Decode::default_options(const AttentionProblem& problem) {
   ProgramOptions options = ProgramOptions::with_tile(shape(problem).tile());
   options.pack_gqa = problem.group_size() > 1 && !problem.descales.by_block();
-  options.splits = choose_splits(problem, options, [&problem](const SplitWalks& walks) {
-    return streaming_splits(walks, shape(problem));
-  });
+  const DecodeTimes times(shape(problem));
+  options.splits = choose_splits(
+      problem, options,
+      [&times](const SplitWalks& walks) {
+        return fewest_splits(walks.visited_tiles, std::min(2 * times.slots, walks.visited_tiles),
+                             [&](int splits) { return times.of_splits(walks, splits); });
+      },
+      [&times](const SplitWalks& walks) { return times.tiles_of_uneven(walks); });
   return options;
 }
 

@@ -10,7 +10,6 @@
 #include "gpu/primitives/common/score.cuh"
 #include "gpu/primitives/common/tile_log.cuh"
 #include "gpu/primitives/sm80/fragment_dropout.cuh"
-#include "gpu/primitives/sm80/paged_tile.cuh"
 #include "gpu/primitives/sm80/softmax_math.cuh"
 #include "gpu/primitives/sm80/tile_copy.cuh"
 #include "gpu/primitives/sm80/warp_gemm.cuh"
@@ -200,23 +199,6 @@ __device__ __forceinline__ DeviceTileLog tile_log(const KernelArguments& args) {
     return args.log;
   } else {
     return {};
-  }
-}
-
-/// In instances that read none.
-struct NoPages {
-  __device__ void copy(int, int, int) const {}
-};
-
-/// The pages that a CTA of such an instance reads.
-template <Features kFeatures, int kKeys>
-__device__ __forceinline__ auto pages_ahead(const KernelArguments& args, int batch) {
-  if constexpr (is_paged(kFeatures)) {
-    using Pages = PagesAhead<kKeys, 1>;
-    __shared__ __align__(16) int slots[Pages::kSlots * Pages::kMost];
-    return Pages(slots, args.kv_pages, batch);
-  } else {
-    return NoPages{};
   }
 }
 

@@ -13,6 +13,7 @@
 #include "gpu/launch/launch.cuh"
 #include "gpu/primitives/common/step_clock.cuh"
 #include "gpu/primitives/common/work_item.cuh"
+#include "gpu/primitives/sm80/paged_tile.cuh"
 
 namespace tilescope::sm80 {
 
@@ -104,6 +105,23 @@ struct DefaultForward {
                                                : mma_forward_shape(kHeadDim, has_dropout(kFeatures));
 };
 
+/// In instances that read none.
+struct NoPages {
+  __device__ void copy(int, int, int) const {}
+};
+
+/// The pages that a CTA of such an instance reads.
+template <Features kFeatures, int kKeys>
+__device__ __forceinline__ auto pages_ahead(const KernelArguments& args, int batch) {
+  if constexpr (is_paged(kFeatures)) {
+    using Pages = PagesAhead<kKeys, 1>;
+    __shared__ __align__(16) int slots[Pages::kSlots * Pages::kMost];
+    return Pages(slots, args.kv_pages, batch);
+  } else {
+    return NoPages{};
+  }
+}
+
 /// CTA: one q tile of one head. Grid: args.grid.
 template <ElementType kType, int kHeadDim, Features kFeatures,
           typename Choice = DefaultForward<kHeadDim, kFeatures>>
@@ -161,13 +179,10 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
     const int first_key = walk.tile(step) * kTile.block_n;
     const int stage = step % kStages;
     if constexpr (is_paged(kFeatures)) {
-      const auto load = [&](TensorName name, const Tile& tile) {
-        load_paged_tile<kTile.block_n, kThreads>(tile, args[name], work.kv_head,
-                                                 pages.of_step(step, first_key), args.kv_pages.log2_size,
-                                                 first_key, band().seqlen_k, args.head_dim, thread);
-      };
-      load(TensorName::k, k_tile(stage));
-      load(TensorName::v, v_tile(stage));
+      load_paged_tiles<kTile.block_n, kThreads>(k_tile(stage), v_tile(stage), args[TensorName::k],
+                                                args[TensorName::v], work.kv_head,
+                                                pages.of_step(step, first_key), args.kv_pages.log2_size,
+                                                first_key, band().seqlen_k, args.head_dim, thread);
       copy_pages(step + 1);
       return commit_copies();
     }

@@ -43,83 +43,48 @@ struct PagesAhead {
   __device__ __forceinline__ int* of(int step) const { return slots + step % kSlots * kMost; }
 };
 
-/// One head of a pool of pages, rows of 16 bits.
-struct PoolRows {
-  const uint4* from;  // of page 0
-  std::uint32_t page_chunks;
-  int row_chunks;
-
-  __device__ __forceinline__ PoolRows(const DeviceTensor& pool, int head)
-      : from(reinterpret_cast<const uint4*>(pool.head<std::uint16_t>(0, head))),
-        page_chunks(static_cast<std::uint32_t>(pool.batch_stride / 8)),
-        row_chunks(static_cast<int>(pool.row_stride / 8)) {}
-  __device__ __forceinline__ std::uint64_t chunks_to(std::uint32_t page, int row) const {
-    return std::uint64_t{page} * page_chunks + static_cast<std::uint32_t>(row * row_chunks);
-  }
-};
-
-/// Calls copy(row of the tile, its page, its row in there, whether it exists) for the rows of a tile of one
-/// head that a thread copies a 16-byte chunk of each: every kRowStep-th.
+/// Starts copying the rows of a tile of K and one of V, of one head, each thread a 16-byte chunk of every
+/// kRowStep-th row. Beyond the keys and columns the tiles are zero. Strides are whole chunks. Rows of
+/// kLeastPageSize keys lie in one page, whatever its size, as tiles and pages begin at multiples of it: so a
+/// page is looked up once for them, and the lookups of a tile come before its first copy, whose place the
+/// compiler moves no load past.
 /// @param pages  of the tile's keys, in shared memory  @param thread  hidden from the optimiser
-template <int kRows, int kRowStep, typename Copy>
-__device__ __forceinline__ void for_each_paged_row(const int* pages, int log2_size, int first_key, int rows,
-                                                   int first_row, Copy copy) {
-  static_assert(kRows % kRowStep == 0);
-  const int mask = (1 << log2_size) - 1, in_page = (first_key & mask) + first_row;
-#pragma unroll 4
-  for (int i = 0; i < kRows; i += kRowStep) {
-    const int key = in_page + i;
-    const bool exists = first_row + i < rows;
-    copy(first_row + i, exists ? static_cast<std::uint32_t>(pages[key >> log2_size]) : 0u, key & mask,
-         exists);
-  }
-}
-
-/// Starts copying the rows of a tile of K or V, of one head. Beyond the keys and columns the tile is zero.
-/// Strides are whole chunks.
-/// @param pages  of the tile's keys, in shared memory
-template <int kRows, int kThreads, int kCols>
-__device__ __forceinline__ void load_paged_tile(SharedTile<kCols> tile, const DeviceTensor& pool, int head,
-                                                const int* pages, int log2_size, int first_key, int keys,
-                                                int head_dim, int thread) {
-  constexpr int kChunks = SharedTile<kCols>::kChunks;
-  static_assert(kThreads % kChunks == 0);
-  // As in load_tile(): found again, rather than carried through the caller's loop.
-  asm volatile("" : "+r"(thread));
-  const int chunk = thread % kChunks, rows = chunk * 8 < head_dim ? keys - first_key : 0;
-  const PoolRows from(pool, head);
-  for_each_paged_row<kRows, kThreads / kChunks>(
-      pages, log2_size, first_key, rows, thread / kChunks,
-      [&](int row, std::uint32_t page, int row_of_page, bool exists) {
-        copy_async_16(tile.chunk_address(row, chunk), from.from + chunk + from.chunks_to(page, row_of_page),
-                      exists);
-      });
-}
-
-/// The same of K and of V, each row of which is found once where their pools lie alike.
 template <int kRows, int kThreads, int kCols>
 __device__ __forceinline__ void load_paged_tiles(SharedTile<kCols> k_tile, SharedTile<kCols> v_tile,
                                                  const DeviceTensor& k_pool, const DeviceTensor& v_pool,
                                                  int head, const int* pages, int log2_size, int first_key,
                                                  int keys, int head_dim, int thread) {
-  constexpr int kChunks = SharedTile<kCols>::kChunks;
-  static_assert(kThreads % kChunks == 0);
+  constexpr int kChunks = SharedTile<kCols>::kChunks, kRowStep = kThreads / kChunks;
+  constexpr int kTogether = max_of(kRowStep, static_cast<int>(kLeastPageSize)), kParts = kRows / kTogether;
+  static_assert(kThreads % kChunks == 0 && kTogether % kRowStep == 0 && kRows % kTogether == 0);
+  // As in load_tile(): found again, rather than carried through the caller's loop.
   asm volatile("" : "+r"(thread));
-  const int chunk = thread % kChunks, rows = chunk * 8 < head_dim ? keys - first_key : 0;
-  const PoolRows k(k_pool, head), v(v_pool, head);
-  if (k.page_chunks != v.page_chunks || k.row_chunks != v.row_chunks) {
-    load_paged_tile<kRows, kThreads>(k_tile, k_pool, head, pages, log2_size, first_key, keys, head_dim,
-                                     thread);
-    return load_paged_tile<kRows, kThreads>(v_tile, v_pool, head, pages, log2_size, first_key, keys, head_dim,
-                                            thread);
+  const int chunk = thread % kChunks, row = thread / kChunks, mask = (1 << log2_size) - 1;
+  const int rows = chunk * 8 < head_dim ? keys - first_key - row : 0, in_page = (first_key & mask) + row;
+  std::uint32_t page[kParts];
+#pragma unroll
+  for (int i = 0; i < kParts; ++i) {
+    page[i] = static_cast<std::uint32_t>(pages[in_page + kTogether * i >> log2_size]);
   }
-  for_each_paged_row<kRows, kThreads / kChunks>(
-      pages, log2_size, first_key, rows, thread / kChunks,
-      [&](int row, std::uint32_t page, int row_of_page, bool exists) {
-        const std::uint64_t chunks = chunk + k.chunks_to(page, row_of_page);
-        copy_async_16(k_tile.chunk_address(row, chunk), k.from + chunks, exists);
-        copy_async_16(v_tile.chunk_address(row, chunk), v.from + chunks, exists);
-      });
+  const auto load = [&](SharedTile<kCols> tile, const DeviceTensor& pool) {
+    const auto page_chunks = static_cast<std::uint32_t>(pool.batch_stride / 8);
+    const auto row_chunks = static_cast<int>(pool.row_stride / 8);
+    const uint4* const of_head = reinterpret_cast<const uint4*>(pool.head<std::uint16_t>(0, head)) + chunk;
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) {
+      const uint4* from =
+          of_head + (std::uint64_t{page[i]} * page_chunks +
+                     static_cast<std::uint32_t>((in_page + kTogether * i & mask) * row_chunks));
+      // Of rows that do not exist nothing is read, wherever their page is said to be.
+#pragma unroll
+      for (int j = 0; j < kTogether; j += kRowStep) {
+        copy_async_16(tile.chunk_address(row + kTogether * i + j, chunk), from, kTogether * i + j < rows);
+        from += kRowStep * row_chunks;
+      }
+    }
+  };
+  load(k_tile, k_pool);
+  load(v_tile, v_pool);
 }
 
 }  // namespace tilescope::sm80
