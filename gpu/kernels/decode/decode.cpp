@@ -17,21 +17,19 @@ struct DecodeTimes {
   static constexpr int kSms = 132;
   static constexpr double kSmBytes = 33.3e3;  // an SM's share of the memory's rate, in a microsecond
   static constexpr double kStart = 2.5;       // until the first tile of a CTA is there, and behind the last
-  static constexpr double kUnevenSms = 0.6;   // of what SMs wait for others that have a CTA more
-  static constexpr double kPages = 1.25;      // a step whose rows are found in pages; assumed
+  static constexpr double kUnevenSms = 0.1;   // of what SMs wait for others that have a CTA more
   static constexpr double kCombine = 2.5;     // the second pass, and of each split
   static constexpr double kCombineSplit = 0.07;
 
   int slots, tile_bytes;
   double alone;  // a step of a CTA that has its SM to itself, over that of one which has its share
 
-  DecodeTimes(const DecodeShape& shape, bool paged)
+  explicit DecodeTimes(const DecodeShape& shape)
       : slots(kSms * shape.ctas_per_sm()),
         tile_bytes(2 * shape.tile().block_n * shape.key_bytes()),
-        alone((paged ? kPages : 1.0) * (shape.fp8_keys         ? 1.7
-                                        : shape.head_dim <= 64 ? 1.05
-                                                               : 0.7)) {}
+        alone(shape.fp8_keys ? 1.7 : alone_of_16_bits(shape.head_dim)) {}
 
+  static constexpr double alone_of_16_bits(int head_dim) { return head_dim <= 64 ? 1.05 : 0.75; }
   double step() const { return tile_bytes / kSmBytes; }
   /// As many CTAs as fit are there at once. Those of the last wave are bound by what one alone takes and by
   /// the memory, between which the fourth powers pass smoothly: where the two are alike, both are felt.
@@ -39,8 +37,7 @@ struct DecodeTimes {
     const int share = ceil_div(walks.visited_tiles, splits);
     const std::int64_t ctas = walks.q_tiles * ceil_div(walks.visited_tiles, share), full = ctas / slots;
     const double on_each = static_cast<double>(ctas % slots) / kSms;
-    const double rest = on_each > 1 ? on_each - std::floor(on_each) : 0.0;
-    const double uneven = kUnevenSms * rest * (1 - rest);
+    const double uneven = on_each > 1 ? kUnevenSms * (std::ceil(on_each) - on_each) : 0.0;
     const double bound = on_each + uneven;
     const double last = on_each > 0 ? std::sqrt(std::hypot(alone * alone, bound * bound)) : 0.0;
     const double steps = static_cast<double>(full * slots / kSms) + last;
@@ -62,7 +59,7 @@ struct DecodeTimes {
 ProgramOptions Decode::default_options(const AttentionProblem& problem) {
   ProgramOptions options = ProgramOptions::with_tile(shape(problem).tile());
   options.pack_gqa = problem.group_size() > 1 && !problem.descales.by_block();
-  const DecodeTimes times(shape(problem), problem.page_size > 0);
+  const DecodeTimes times(shape(problem));
   options.splits = choose_splits(
       problem, options,
       [&times](const SplitWalks& walks) {
