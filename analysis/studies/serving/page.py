@@ -319,8 +319,8 @@ def make():
         "",
         f"From [records](.) that `tests/device_gate/decode` and `tests/device_gate/variants` wrote, beside {machine['libraries']}, each judged "
         "before it was timed, L2 cold. This page is made by `analysis/studies/serving/page.py`. A library that knows no pages read rows. Splits "
-        "were chosen by an earlier run of draw 1, and by nothing of draw 2. The tables of batches are of a later run than draws, splits and pages, between which the "
-        "pass that combines and the splits of few q tiles changed once more.",
+        "are chosen by times of runs before; the seeds of both draws were taken when they were run. Draws and pages are of the program's last rule of splits; the "
+        "tables of batches, the splits of fixed length, fp8 and most counters are of runs before it, where B1 N65536 had 16 splits in place of 27; prefill in pages was judged by `verify` on smaller problems. The means are raised by a few batches that the libraries are slow on; medians stand beside them.",
         "",
         *named(), "", *fp8_keys(), "", *drawn(), splits(), pages(), counted(), fp8_told(), roofline(), "",
         "B2 H16 N8192 D128 bf16; TFLOP/s are of whole visited tiles. Time in proportion to them within 5 %, modifiers for at most 3 % and the "

@@ -16,9 +16,9 @@ namespace {
 struct DecodeTimes {
   static constexpr int kSms = 132;
   static constexpr double kSmBytes = 33.3e3;  // an SM's share of the memory's rate, in a microsecond
-  static constexpr double kStart = 2.7;       // until the first tile of a CTA is there, and behind the last
-  static constexpr double kUnevenSms = 0.12;  // of what SMs wait for others that have a CTA more
-  static constexpr double kCombine = 3.0;     // the second pass, and of each split
+  static constexpr double kStart = 2.5;       // until the first tile of a CTA is there, and behind the last
+  static constexpr double kUnevenSms = 0.1;   // of what SMs wait for others that have a CTA more
+  static constexpr double kCombine = 2.5;     // the second pass, and of each split
   static constexpr double kCombineSplit = 0.07;
 
   int slots, tile_bytes;
@@ -29,16 +29,18 @@ struct DecodeTimes {
         tile_bytes(2 * shape.tile().block_n * shape.key_bytes()),
         alone(shape.fp8_keys ? 1.7 : alone_of_16_bits(shape.head_dim)) {}
 
-  static constexpr double alone_of_16_bits(int head_dim) { return head_dim <= 64 ? 1.1 : 0.8; }
+  static constexpr double alone_of_16_bits(int head_dim) { return head_dim <= 64 ? 1.05 : 0.75; }
   double step() const { return tile_bytes / kSmBytes; }
-  /// As many CTAs as fit are there at once; fewer than SMs take no less time than one alone.
+  /// As many CTAs as fit are there at once. Those of the last wave are bound by what one alone takes and by
+  /// the memory, between which the fourth powers pass smoothly: where the two are alike, both are felt.
   double of_splits(const SplitWalks& walks, int splits) const {
     const int share = ceil_div(walks.visited_tiles, splits);
     const std::int64_t ctas = walks.q_tiles * ceil_div(walks.visited_tiles, share), full = ctas / slots;
     const double on_each = static_cast<double>(ctas % slots) / kSms;
-    const double last = on_each + kUnevenSms * std::max(0.0, std::ceil(on_each) - on_each);
-    const double steps = static_cast<double>(full * slots / kSms) +
-                         (ctas % slots > 0 ? std::max(alone, on_each > 1 ? last : on_each) : 0.0);
+    const double uneven = on_each > 1 ? kUnevenSms * (std::ceil(on_each) - on_each) : 0.0;
+    const double bound = on_each + uneven;
+    const double last = on_each > 0 ? std::sqrt(std::hypot(alone * alone, bound * bound)) : 0.0;
+    const double steps = static_cast<double>(full * slots / kSms) + last;
     return share * steps * step() + kStart * static_cast<double>(ceil_div(ctas, std::int64_t{slots})) +
            (splits > 1 ? kCombine + kCombineSplit * splits : 0.0);
   }

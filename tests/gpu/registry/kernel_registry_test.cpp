@@ -144,7 +144,19 @@ TEST_CASE(
   CHECK(decode.first_choice(problem));
   REQUIRE(passes().size() == 2);
   CHECK(passes()[0].num_ctas() == 8 * passes()[0].splits.count);  // a q tile a group
-  CHECK(passes()[0].splits.count == 16);                          // 128 of 132 SMs
+  CHECK(passes()[0].splits.count == 27);                          // 216 CTAs, of 264 that fit at once
+  problem.batch = 2;  // 16 walks: with a CTA an SM head_dim 64 would be bound by what one takes
+  problem.head_dim = 64;
+  CHECK(passes()[0].num_ctas() > 132);
+  problem.head_dim = 128;
+  problem.batch = 8;
+  problem.key_lengths = {65536, 300, 300, 300, 300, 300, 300, 300};
+  CHECK(passes()[0].splits.tiles >= 4);  // the long one is split as finely as it would be alone, or finer
+  CHECK(passes()[0].splits.tiles <= 64);
+  problem.key_lengths = std::vector<std::int64_t>(8, 65536);
+  CHECK(passes()[0].splits.tiles == 0);
+  problem.key_lengths.clear();
+  problem.batch = 1;
   problem.seqlen_q = 4;
   CHECK(decode.first_choice(problem));
   problem.seqlen_q = 5;  // 20 rows
