@@ -146,7 +146,8 @@ std::vector<Boxes> Flash3::boxes(const TileProgram& program) {
   if (program.name == PassName::combine) return combined_lse(program);
   if (program.name == PassName::delta) {
     std::vector<Boxes> all = delta_boxes(program.problem);
-    all.insert(all.end(), {warp_piece(lse), {.tensor = sink, .rows = 1, .panel_bytes = kSectorBytes}});
+    if (program.problem.score_mods.learned_sink)
+      all.insert(all.end(), {warp_piece(lse), {.tensor = sink, .rows = 1, .panel_bytes = kSectorBytes}});
     return all;
   }
   if (program.name != PassName::dkdvdq) return {};
