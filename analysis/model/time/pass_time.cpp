@@ -19,23 +19,25 @@ namespace {
 // drawn ones that it was judged by once (reports/prediction/times.md), up to 1.40.
 constexpr double kLeastOfPredicted = 0.87, kMostOfPredicted = 1.40;
 
-int common_tiles(const TileRuns& of_cta, const TileRuns& of_part) {
-  int common = 0;
+/// Tiles between `begin` and `end` of a CTA's runs that a part has, too.
+int shared_tiles(const TileRuns& of_cta, const TileRuns& of_part, int TileRange::*begin,
+                 int TileRange::*end) {
+  int shared = 0;
   for (const TileRange& cta : of_cta.runs()) {
     for (const TileRange& part : of_part.runs())
-      common += std::max(0, std::min(cta.end, part.end) - std::max(cta.begin, part.begin));
+      shared += std::max(0, std::min(cta.*end, part.end) - std::max(cta.*begin, part.begin));
   }
-  return common;
+  return shared;
+}
+
+int common_tiles(const TileRuns& of_cta, const TileRuns& of_part) {
+  return shared_tiles(of_cta, of_part, &TileRange::begin, &TileRange::end);
 }
 
 /// Of the tiles of a part, those that are not full for the CTA, which masks alike for all parts.
 int masked_tiles(const TileRuns& of_cta, const TileRuns& of_part) {
-  int full = 0;
-  for (const TileRange& cta : of_cta.runs()) {
-    for (const TileRange& part : of_part.runs())
-      full += std::max(0, std::min(cta.full_end, part.end) - std::max(cta.full_begin, part.begin));
-  }
-  return common_tiles(of_cta, of_part) - full;
+  return common_tiles(of_cta, of_part) -
+         shared_tiles(of_cta, of_part, &TileRange::full_begin, &TileRange::full_end);
 }
 
 /// The same tiles where rows beyond the matrix ask for no mask.

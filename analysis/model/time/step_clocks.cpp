@@ -202,8 +202,8 @@ bool is_elementwise(const TileProgram& program) {
 
 double clocks_of_elementwise(const Kernel& kernel, const TileProgram& program) {
   constexpr double kBytesOfThread = 16;
-  // Source: gpu/kernels/decode/combine.cuh, where a thread waits for the LSEs of splits and then for so many
-  // of their results.
+  // Source: the pass that combines as the drawn records of reports/drawn have it, where a thread waited for
+  // the LSEs of splits and then for so many of their results. Since then both are under way together.
   constexpr double kResultsAtOnce = 16;
   if (program.name == PassName::combine)
     return kLatency * (1 + std::ceil(static_cast<double>(program.splits.count) / kResultsAtOnce));
