@@ -19,10 +19,10 @@ const std::vector<LibraryKernel>& rows() {
   static const std::vector<LibraryKernel> all = {
       {.name = "pytorch:flash2",
        .math_unit = MathUnit::mma_sync,
-       .launches = {{forward, 64, {128, 128}, 2},
-                    {forward, 128, {128, 64}, 2},
-                    {dkdvdq, 64, {128, 128}, 1},
-                    {dkdvdq, 128, {64, 128}, 1}},
+       .launches = {{forward, 64, {128, 128}, 2, 128, {88, 208, 360}},
+                    {forward, 128, {128, 64}, 2, 128, {64, 376, 224}},
+                    {dkdvdq, 64, {128, 128}, 1, 256, {56, 56, 56}},
+                    {dkdvdq, 128, {64, 128}, 1, 256, {16, 16, 8}}},
        .forward = {full, cross, causal, grouped, window},
        .backward = {full, causal, cross, window},
        .scan = Scan::descending},
@@ -69,6 +69,12 @@ const LibraryLaunch& launch_of(const LibraryKernel& kernel, PassName pass, std::
   }
   throw std::out_of_range(std::string(kernel.name) + " has no launch at head_dim " +
                           std::to_string(head_dim));
+}
+
+std::int64_t spilled_by_cta(const LibraryLaunch& launch, const AttentionProblem& problem) {
+  const bool causal_alone = problem.causal && !problem.windowed();
+  const std::size_t mask = causal_alone ? 1 : problem.masked() ? 2 : 0;
+  return std::int64_t{launch.threads} * launch.spilled[mask];
 }
 
 /// Heads whose K and V fit 50 MiB, the largest power of two. Source: FlashAttention-4's
@@ -136,7 +142,7 @@ std::vector<LibraryPass> library_passes(const LibraryKernel& kernel, const Atten
       program.phases.front().insert(program.phases.front().begin(), load(TensorName::q));
     }
     const LibraryLaunch& launch = launch_of(kernel, program.name, problem.head_dim);
-    passes.push_back({std::move(program), launch.ctas_per_sm});
+    passes.push_back({std::move(program), launch.ctas_per_sm, spilled_by_cta(launch, problem)});
   }
   return passes;
 }
@@ -147,8 +153,10 @@ RunEntry simulate_library(const LibraryKernel& kernel, const AttentionProblem& p
   std::optional<RunEntry> entry;
   for (LibraryPass& pass : library_passes(kernel, problem, direction)) {
     const std::array planned = {PlannedPass{direction, std::move(pass.program)}};
-    const SimulationOptions options{
-        .ctas_per_sm = pass.ctas_per_sm, .pages = PagePlacement::random, .predict = false};
+    const SimulationOptions options{.ctas_per_sm = pass.ctas_per_sm,
+                                    .spilled_cta_bytes = pass.spilled_cta_bytes,
+                                    .pages = PagePlacement::random,
+                                    .predict = false};
     RunEntry one = simulate_run(row, problem, planned, machine, options);
     one.runs_on = "gpu";
     if (!entry) {

@@ -3,6 +3,7 @@
 // of their grids, with as many CTAs an SM as their launches leave room for.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -23,6 +24,8 @@ struct LibraryLaunch {
   int head_dim;
   TileShape tile;
   int ctas_per_sm;
+  int threads = 0;                  // of a CTA; 0: as nothing spills
+  std::array<int, 3> spilled = {};  // bytes of local memory of a thread: all keys, causal, window
 };
 
 struct LibraryKernel {
@@ -48,15 +51,17 @@ struct LibraryKernel {
 
 /// FlashAttention-2, cuDNN and memory-efficient attention of PyTorch 2.11, a plain Triton kernel
 /// (analysis/studies/foreign/triton_attention.py) and FlashAttention-4.
-/// Sources: tiles, conventions and launches as `explain` and the records of reports/foreign and
-/// reports/data/explain-*.json.gz have them; the orders of grids by the libraries' texts where these are
-/// published, of cuDNN's unknown and taken as rows of blocks.
+/// Sources: local memory is what `cuobjdump -res-usage` says of PyTorch's kernels for sm_90 and lengths that
+/// are no multiples of their tiles; tiles, conventions and launches as `explain` and the records of
+/// reports/foreign and reports/data/explain-*.json.gz have them; the orders of grids by the libraries' texts
+/// where these are published, of cuDNN's unknown and taken as rows of blocks.
 std::span<const LibraryKernel> library_kernels();
 
-/// A pass over scores, and how many of its CTAs an SM takes.
+/// A pass over scores, how many of its CTAs an SM takes, and what a CTA spills.
 struct LibraryPass {
   TileProgram program;
   std::int64_t ctas_per_sm = 1;
+  std::int64_t spilled_cta_bytes = 0;
 };
 /// In launch order, without those that touch each element once.
 /// @throws BadInput on an invalid problem; std::out_of_range at a head_dim that no launch is known for

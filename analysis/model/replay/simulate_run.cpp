@@ -3,6 +3,7 @@
 
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/counts/what_ran.hpp"
+#include "analysis/model/replay/spilled_registers.hpp"
 #include "analysis/model/replay/traffic_simulator.hpp"
 #include "analysis/model/time/pass_time.hpp"
 
@@ -62,9 +63,15 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
     bytes.l2_bytes = machine.l2_bytes.value;
     const SplitL2Traffic traffic =
         simulate_split_l2(program, schedule, *split, options.pages, options.on_retired);
-    take(traffic, traffic.dram_read_bytes, traffic.dram_write_bytes);
+    const SpilledRegisters spilled{options.spilled_cta_bytes, program.num_ctas(), ctas};
+    const std::int64_t spills = spilled_write_bytes(
+        spilled, traffic.dram_read_bytes + traffic.dram_write_bytes, machine.l2_bytes.value);
+    take(traffic, traffic.dram_read_bytes, traffic.dram_write_bytes + spills);
     bytes.dram_read_range = traffic.dram_read_range;
     bytes.dram_write_range = traffic.dram_write_range;
+    if (bytes.dram_write_range) {
+      for (std::int64_t& end : *bytes.dram_write_range) end += spills;
+    }
     if (!options.l2_curve) return bytes;
   }
   if (!split) bytes.l2_bytes = options.l2_bytes.value_or(machine.l2_effective_bytes.value);

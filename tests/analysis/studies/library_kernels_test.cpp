@@ -86,5 +86,18 @@ TEST_CASE("more of its CTAs that run at once take more of the L2") {
         run.passes.front().closed_form->compulsory_read_bytes);
 }
 
+// reports/data/drawn-2026-11-28/measured-h200.json.gz: 9.1 MB where O and LSE are 7.3, in one wave of CTAs.
+TEST_CASE("what FlashAttention-2 spills is written to DRAM") {
+  AttentionProblem problem = problem_of(1, 20, 20, 1332, 128, false);
+  problem.seqlen_k = 2048;
+  const RunEntry run =
+      simulate_library(library("pytorch:flash2"), problem, Direction::forward, load_machine("h200"));
+  const PassRecord& pass = run.passes.front();
+  const std::int64_t ctas = 20 * 11, threads = 128, of_thread = 64;
+  CHECK(pass.simulated->dram_write_bytes ==
+        pass.closed_form->compulsory_write_bytes + ctas * threads * of_thread);
+  CHECK(pass.simulated->dram_write_range->front() == pass.simulated->dram_write_bytes);
+}
+
 }  // namespace
 }  // namespace tilescope
