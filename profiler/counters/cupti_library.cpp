@@ -60,10 +60,4 @@ std::string CuptiLibrary::path() const {
   return SharedObject::path_of(reinterpret_cast<const void*>(cuptiGetVersion));
 }
 
-std::uint32_t CuptiLibrary::api_version() const {
-  std::uint32_t version = 0;
-  check_cupti(cuptiGetVersion(&version), "cuptiGetVersion");
-  return version;
-}
-
 }  // namespace tilescope

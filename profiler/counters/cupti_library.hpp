@@ -82,8 +82,7 @@ class CuptiLibrary {
   /// The places that load() would look in, in order.
   static std::vector<std::string> candidates(const std::string& path = "");
 
-  std::string path() const;           // of the file that was loaded
-  std::uint32_t api_version() const;  // CUPTI_API_VERSION of the library
+  std::string path() const;  // of the file that was loaded
 
 #define TILESCOPE_DECLARE(name) decltype(&::name) name = nullptr;
   TILESCOPE_CUPTI_FUNCTIONS(TILESCOPE_DECLARE)
