@@ -188,7 +188,7 @@ TEST_CASE("gpu:decode: descales of a power of two are the scale's and the output
 }
 
 TEST_CASE("gpu:decode: splits of fixed length give a sequence the same bits beside longer ones") {
-  const AttentionProblem shorter = two_sequences(450), longer = two_sequences(1000);
+  const AttentionProblem shorter = two_sequences(450), longer = two_sequences(2500);
   TensorSet inputs = with_inputs(shorter);
   TensorSet padded(longer);
   padded[q] = inputs[q].as(shorter.dtype);
