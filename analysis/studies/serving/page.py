@@ -319,8 +319,8 @@ def make():
         "",
         f"From [records](.) that `tests/device_gate/decode` and `tests/device_gate/variants` wrote, beside {machine['libraries']}, each judged "
         "before it was timed, L2 cold. This page is made by `analysis/studies/serving/page.py`. A library that knows no pages read rows. Splits "
-        "are chosen by times of runs before; the seeds of both draws were taken when they were run. Draws and pages are of the program's last rule of splits; the "
-        "tables of batches, the splits of fixed length, fp8 and most counters are of runs before it, where B1 N65536 had 16 splits in place of 27; prefill in pages was judged by `verify` on smaller problems. The means are raised by a few batches that the libraries are slow on; medians stand beside them.",
+        "are chosen by times of runs before; the seeds of both draws were taken when they were run. Both draws are of the program as it is but for which threads store two numbers of a row; the "
+        "tables of batches, pages, splits of fixed length, fp8, latent keys and counters are of runs before it: tiles of 64 keys at head_dim 64, a slower pass that combines, other splits; prefill in pages was judged by `verify` on smaller problems. The means are raised by a few batches that the libraries are slow on; medians stand beside them.",
         "",
         *named(), "", *fp8_keys(), "", *drawn(), splits(), pages(), counted(), fp8_told(), roofline(), "",
         "B2 H16 N8192 D128 bf16; TFLOP/s are of whole visited tiles. Time in proportion to them within 5 %, modifiers for at most 3 % and the "

@@ -19,7 +19,8 @@ struct DecodeTimes {
   static constexpr double kStart = 2.5;       // until the first tile of a CTA is there, and behind the last
   static constexpr double kUnevenSms = 0.1;   // of what SMs wait for others that have a CTA more
   static constexpr double kCombine = 2.5;     // the second pass, and of each split
-  static constexpr double kCombineSplit = 0.07;
+  static constexpr double kCombineSplit = 0.05;
+  static constexpr double kEmptyRate = 4e6;  // of CTAs without a tile, in bytes of a tile in a microsecond
 
   int slots, tile_bytes;
   double alone;  // a step of a CTA that has its SM to itself, over that of one which has its share
@@ -29,28 +30,51 @@ struct DecodeTimes {
         tile_bytes(2 * shape.tile().block_n * shape.key_bytes()),
         alone(shape.fp8_keys ? 1.7 : alone_of_16_bits(shape.head_dim)) {}
 
-  static constexpr double alone_of_16_bits(int head_dim) { return head_dim <= 64 ? 1.05 : 0.75; }
+  static constexpr double alone_of_16_bits(int head_dim) { return head_dim <= 64 ? 0.72 : 0.75; }
   double step() const { return tile_bytes / kSmBytes; }
-  /// As many CTAs as fit are there at once. Those of the last wave are bound by what one alone takes and by
-  /// the memory, between which the fourth powers pass smoothly: where the two are alike, both are felt.
-  double of_splits(const SplitWalks& walks, int splits) const {
-    const int share = ceil_div(walks.visited_tiles, splits);
-    const std::int64_t ctas = walks.q_tiles * ceil_div(walks.visited_tiles, share), full = ctas / slots;
+  /// Steps for which an SM has `ctas` of equal length. As many CTAs as fit are there at once. Those of the
+  /// last wave are bound by what one alone takes and by the memory, between which the fourth powers pass
+  /// smoothly: where the two are alike, both are felt.
+  double steps_of(std::int64_t ctas) const {
     const double on_each = static_cast<double>(ctas % slots) / kSms;
     const double uneven = on_each > 1 ? kUnevenSms * (std::ceil(on_each) - on_each) : 0.0;
     const double bound = on_each + uneven;
     const double last = on_each > 0 ? std::sqrt(std::hypot(alone * alone, bound * bound)) : 0.0;
-    const double steps = static_cast<double>(full * slots / kSms) + last;
-    return share * steps * step() + kStart * static_cast<double>(ceil_div(ctas, std::int64_t{slots})) +
-           (splits > 1 ? kCombine + kCombineSplit * splits : 0.0);
+    return static_cast<double>(ctas / slots * slots) / kSms + last;
   }
-  /// Where walks are of lengths of their own, how many tiles a split of fixed length has: what all wait for
-  /// at the end, `kLastSteps` of its steps, against the splits of the longest walk, of which every walk has
-  /// as many, most of them empty: the sum of the two is least where they are equal.
-  int tiles_of_uneven(const SplitWalks& walks) const {
-    const double last_steps = slots > 2 * kSms ? 0.9 : 0.55, empty_cta = tile_bytes / 4e6;
-    const double a_split = kCombineSplit + empty_cta * static_cast<double>(walks.q_tiles);
-    return static_cast<int>(std::lround(std::sqrt(a_split * walks.visited_tiles / (last_steps * step()))));
+  double starts_of(std::int64_t ctas) const {
+    return kStart * static_cast<double>(ceil_div(ctas, std::int64_t{slots}));
+  }
+  static double combine_of(int splits) { return splits > 1 ? kCombine + kCombineSplit * splits : 0.0; }
+
+  double of_splits(const SplitWalks& walks, int splits) const {
+    const int share = ceil_div(walks.visited_tiles, splits);
+    const std::int64_t ctas = walks.q_tiles * ceil_div(walks.visited_tiles, share);
+    return share * steps_of(ctas) * step() + starts_of(ctas) + combine_of(splits);
+  }
+  /// Of walks of lengths of their own, split after every `share` tiles: the steps of all, shared out evenly,
+  /// and what SMs wait for at the end, by the part of the splits that is whole; every walk has the splits of
+  /// the longest one, and many are empty.
+  double of_shares(const UnevenWalks& walks, int share) const {
+    const std::int64_t ctas = walks.busy(share);
+    const int splits = ceil_div(walks.most, share);
+    const double even = static_cast<double>(walks.tiles) / kSms;
+    const double filled = static_cast<double>(walks.tiles) / (static_cast<double>(ctas) * share);
+    const double wait = filled * (steps_of(ctas) - static_cast<double>(ctas) / kSms) + (1 - filled) * alone;
+    const auto empty = static_cast<double>(walks.q_tiles * splits - ctas);
+    return (even + share * wait) * step() + starts_of(ctas) + combine_of(splits) +
+           empty * tile_bytes / kEmptyRate;
+  }
+  /// How many tiles a split of fixed length has, of numbers that grow by a sixteenth; the longest walk's:
+  /// none.
+  int tiles_of_uneven(const UnevenWalks& walks) const {
+    int best = walks.most;
+    double least = of_shares(walks, best);
+    for (int share = 4; share < walks.most; share += ceil_div(share, 16)) {
+      const double time = of_shares(walks, share);
+      if (time <= least) least = time, best = share;
+    }
+    return best;
   }
 };
 
@@ -60,13 +84,15 @@ ProgramOptions Decode::default_options(const AttentionProblem& problem) {
   ProgramOptions options = ProgramOptions::with_tile(shape(problem).tile());
   options.pack_gqa = problem.group_size() > 1 && !problem.descales.by_block();
   const DecodeTimes times(shape(problem));
+  constexpr double kNearBest = 1.01;
   options.splits = choose_splits(
       problem, options,
       [&times](const SplitWalks& walks) {
-        return fewest_splits(walks.visited_tiles, std::min(2 * times.slots, walks.visited_tiles),
-                             [&](int splits) { return times.of_splits(walks, splits); });
+        return fewest_splits(
+            walks.visited_tiles, std::min(2 * times.slots, walks.visited_tiles),
+            [&](int splits) { return times.of_splits(walks, splits); }, kNearBest);
       },
-      [&times](const SplitWalks& walks) { return times.tiles_of_uneven(walks); });
+      [&times](const UnevenWalks& walks) { return times.tiles_of_uneven(walks); });
   return options;
 }
 

@@ -11,14 +11,15 @@
 
 namespace tilescope {
 
-/// The forward pass at a compiled head dimension: every warp has all rows of the q tile and 16 of a kv tile's
-/// keys, of fp8 keys 32, so that no fragment of K or V is read by two warps and a tile has the same bytes.
+/// The forward pass at a compiled head dimension: every warp has all rows of the q tile and its own keys of a
+/// kv tile, so that no fragment of K or V is read by two warps: 16, or 32 where their bytes are half, so that
+/// the barriers and chains of products of a step are for 32 KiB.
 struct DecodeShape {
   int head_dim = 0;
   bool fp8_keys = false;
 
   static constexpr int kRows = kCombinedRows;  // of Q: 16 are those of one product of the tensor cores
-  constexpr int warp_keys() const { return fp8_keys ? 32 : 16; }
+  constexpr int warp_keys() const { return fp8_keys || head_dim <= 64 ? 32 : 16; }
   constexpr int key_bytes() const { return head_dim * (fp8_keys ? 1 : 2); }
   static constexpr int kPartPadding =
       8;  // eight rows of a part of O that are stored at once lie in different banks
@@ -27,12 +28,12 @@ struct DecodeShape {
   constexpr int threads() const { return 32 * warps(); }
   constexpr TileShape tile() const { return {kRows, warp_keys() * warps()}; }
   /// On Hopper. What a CTA has of a step beside the copies, barriers and short chains of products, lets it
-  /// read 30 (head_dim 64) and 44 GB/s (128) on an H200, a third more than an SM's share of the memory:
-  /// others fill the gaps.
-  constexpr int ctas_per_sm() const { return head_dim <= 64 ? 3 : 2; }
+  /// read 45 GB/s on an H200 in tiles of 32 KiB, a third more than an SM's share of the memory: others fill
+  /// the gaps.
+  constexpr int ctas_per_sm() const { return small_tiles() ? 3 : 2; }
   /// Tiles of K and V in shared memory. All but one are under way while that one is computed: 48 to 64 KiB a
   /// CTA, where 4.8 TB/s in 0.7 us are 25 KiB an SM. They fit the 99 KiB of a CTA on sm_86.
-  constexpr int stages() const { return head_dim <= 64 ? 4 : 3; }
+  constexpr int stages() const { return small_tiles() ? 4 : 3; }
 
   /// Shared memory, offsets in bytes: the stages; the warps' maxima and sums of rows, and the rows' maxima;
   /// then the pages of the tiles to come (PagesAhead), and the descales of fp8 keys and values. Before the
@@ -50,6 +51,7 @@ struct DecodeShape {
   constexpr int part_bytes() const { return 4 * warps() * kRows * part_row(); }
 
  private:
+  constexpr bool small_tiles() const { return fp8_keys && head_dim <= 64; }
   constexpr int kv_bytes() const { return tile().block_n * key_bytes(); }
 };
 

@@ -183,9 +183,10 @@ __device__ __forceinline__ void leave_part(const DecodeState<kShape.head_dim / 1
 /// CTA: one split of the keys of one q tile. Grid: args.grid. Dynamic shared memory: DecodeShape.
 template <ElementType kType, int kHeadDim, bool kFp8Keys, bool kObserved, bool kPaged>
 __global__ __launch_bounds__(
-    DecodeShape{kHeadDim}.threads(),
-    DecodeShape{kHeadDim}.ctas_per_sm()) void decode_forward(const __grid_constant__ KernelArguments args,
-                                                             const __grid_constant__ DecodeArguments decode) {
+    DecodeShape{kHeadDim, kFp8Keys}.threads(),
+    DecodeShape{kHeadDim, kFp8Keys}
+        .ctas_per_sm()) void decode_forward(const __grid_constant__ KernelArguments args,
+                                            const __grid_constant__ DecodeArguments decode) {
   constexpr DecodeShape kShape{kHeadDim, kFp8Keys};
   using Products = DecodeProducts<kType, kShape>;
   constexpr TileShape kTile = kShape.tile();

@@ -20,7 +20,10 @@ void launch_decode(const TileProgram& program, const KernelArguments& arguments,
     launch_ctas(kernel, program.name, grid, shape, stream, arguments, decode);
   };
   if constexpr (!kFp8Keys) {
-    if (program.name == PassName::combine) return launch(sm80::decode_combine<kType, kHeadDim>);
+    if (program.name == PassName::combine) {
+      return program.splits.count <= sm80::kFewSplits ? launch(sm80::decode_combine<kType, kHeadDim, true>)
+                                                      : launch(sm80::decode_combine<kType, kHeadDim, false>);
+    }
   }
   const bool paged = arguments.kv_pages.entries != nullptr, observed = arguments.log.states != nullptr;
   if (paged) {

@@ -20,8 +20,8 @@ void launch_mla(const TileProgram& program, const KernelArguments& arguments, CU
     launch_ctas(kernel, program.name, grid, shape, stream, arguments, decode);
   };
   if (program.name == PassName::combine) {
-    return decode.columns <= 256 ? launch(sm80::decode_combine<kType, 256>)
-                                 : launch(sm80::decode_combine<kType, MlaShape::kValueDim>);
+    return decode.columns <= 256 ? launch(sm80::decode_combine<kType, 256, false>)
+                                 : launch(sm80::decode_combine<kType, MlaShape::kValueDim, false>);
   }
   const auto forward = [&]<int kRows>() {
     const bool paged = arguments.kv_pages.entries != nullptr, observed = arguments.log.states != nullptr;

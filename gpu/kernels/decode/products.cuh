@@ -10,9 +10,10 @@
 namespace tilescope::sm80 {
 
 /// K and V in the type of the products. Tiles have rows of kHeadDim numbers, of 16 bits.
-template <ElementType kType, int kHeadDim>
+/// @tparam kKeyBlocks  of 16 keys that a warp has
+template <ElementType kType, int kHeadDim, int kKeyBlocks>
 struct SameTypeProducts {
-  static constexpr int kKeyBlocks = 1, kDBlocks = kHeadDim / 16;  // a warp has 16 keys
+  static constexpr int kDBlocks = kHeadDim / 16;
   static constexpr ElementType kProbs = kType;
   static constexpr int kLog2Factor = 0;  // P is kept 2^ this times as large
   using Tile = SharedTile<kHeadDim>;
@@ -30,7 +31,7 @@ struct SameTypeProducts {
   }
   __device__ __forceinline__ static void multiply_keys(Scores& s, const Fragment (&q)[kDBlocks], Tile tile,
                                                        int warp, int lane) {
-    const auto view = LdmatrixByRows<kHeadDim>(tile, lane).at(warp, 0);
+    const auto view = LdmatrixByRows<kHeadDim>(tile, lane).at(kKeyBlocks * warp, 0);
 #pragma unroll
     for (int k = 0; k < kDBlocks; ++k) {
       const Fragment left[1] = {q[k]};
@@ -39,7 +40,8 @@ struct SameTypeProducts {
   }
   __device__ __forceinline__ static void multiply_values(Out& out, const Scores& probs, Tile tile, int warp,
                                                          int lane) {
-    multiply_probs<kType>(out, probs, LdmatrixByColumns<kHeadDim>(tile, lane).at(warp, 0), AllBlocks{});
+    multiply_probs<kType>(out, probs, LdmatrixByColumns<kHeadDim>(tile, lane).at(kKeyBlocks * warp, 0),
+                          AllBlocks{});
   }
   /// Leaves a row of O, in the upper or lower half of its blocks.
   __device__ __forceinline__ static void leave_row(const Out& out, float* row, int half, int lane) {
@@ -146,6 +148,6 @@ struct Fp8Products {
 
 template <ElementType kType, DecodeShape kShape>
 using DecodeProducts = std::conditional_t<kShape.fp8_keys, Fp8Products<kType, kShape.head_dim>,
-                                          SameTypeProducts<kType, kShape.head_dim>>;
+                                          SameTypeProducts<kType, kShape.head_dim, kShape.warp_keys() / 16>>;
 
 }  // namespace tilescope::sm80

@@ -66,6 +66,17 @@ TEST_CASE("gpu:decode: random problems, split and packed in any way, each tile a
   }
 }
 
+TEST_CASE("gpu:decode: more splits than are weighted at once, of few rows and of many") {
+  for (const std::int64_t queries : {1, 2, 4}) {  // rows whose splits four, two and one thread share
+    AttentionProblem problem{.heads = 3, .heads_kv = 1, .seqlen_q = queries, .head_dim = 16};
+    problem.dtype = ElementType::bf16;
+    problem.seqlen_k =
+        131 * decode_kernel().row.default_options({.head_dim = 16})[PassName::forward].tile.block_n;
+    judge_on_device(decode_kernel().row, problem, decode_options(problem, {Kind::number, 131}, true),
+                    Direction::forward, false);
+  }
+}
+
 /// A batch of two sequences of 200 and 450 keys, the latter in a tensor of `keys`.
 AttentionProblem two_sequences(std::int64_t keys) {
   return {.batch = 2,
@@ -177,7 +188,7 @@ TEST_CASE("gpu:decode: descales of a power of two are the scale's and the output
 }
 
 TEST_CASE("gpu:decode: splits of fixed length give a sequence the same bits beside longer ones") {
-  const AttentionProblem shorter = two_sequences(450), longer = two_sequences(1000);
+  const AttentionProblem shorter = two_sequences(450), longer = two_sequences(2500);
   TensorSet inputs = with_inputs(shorter);
   TensorSet padded(longer);
   padded[q] = inputs[q].as(shorter.dtype);

@@ -144,7 +144,7 @@ TEST_CASE(
   CHECK(decode.first_choice(problem));
   REQUIRE(passes().size() == 2);
   CHECK(passes()[0].num_ctas() == 8 * passes()[0].splits.count);  // a q tile a group
-  CHECK(passes()[0].splits.count == 27);                          // 216 CTAs, of 264 that fit at once
+  CHECK(passes()[0].splits.count == 32);                          // 256 CTAs, of 264 that fit at once
   problem.batch = 2;  // 16 walks: with a CTA an SM head_dim 64 would be bound by what one takes
   problem.head_dim = 64;
   CHECK(passes()[0].num_ctas() > 132);
