@@ -11,7 +11,7 @@
 #pragma once
 
 #include "gpu/kernels/flash3/backward/columns.cuh"
-#include "gpu/kernels/flash3/backward/keys.cuh"
+#include "gpu/kernels/flash3/backward/halves.cuh"
 #include "gpu/kernels/flash3/backward/producer.cuh"
 #include "gpu/kernels/flash3/backward/specialised.cuh"
 #include "gpu/primitives/sm90/register_budget.cuh"
@@ -81,6 +81,8 @@ __global__ __launch_bounds__(Choice::shape.threads(), 1) void flash3_dkdvdq(
                                                             thread);
     } else if constexpr (kShape.by_columns()) {
       detail::consume_columns<kType, kShape, kObserved>(args, shared, shared_bytes, warpgroup - 1, thread);
+    } else if constexpr (kShape.halves) {
+      detail::consume_halves<kType, kShape, kObserved>(args, shared, shared_bytes, warpgroup - 1, thread);
     } else {
       detail::consume_keys<kType, kShape, kObserved>(args, shared, shared_bytes, warpgroup - 1, thread);
     }

@@ -33,6 +33,7 @@ struct Flash3BackwardShape {
   bool apart = false;   // Flash3Split::keys: each warpgroup has a program of its own, since the second panel
                         // of dQ has 32 columns at most
   bool tables = false;  // q tiles are found in tables (VisitTables), which serve every mask
+  bool halves = false;  // Flash3Split::keys: dP comes in halves of the queries: halves.cuh
 
   constexpr bool specialised() const { return split == Flash3Split::specialised; }
   constexpr bool by_columns() const { return split == Flash3Split::columns; }
@@ -44,7 +45,7 @@ struct Flash3BackwardShape {
   /// Threads that send dQ, each of whom has a flag a q tile (DqStart): one a warpgroup; or one for three.
   constexpr int senders() const { return by_columns() ? 1 : 2; }
   /// Of dS; with one, there would be one more barrier a step, but where P's says as much.
-  constexpr int ds_stages() const { return by_columns() ? 1 : 2; }
+  constexpr int ds_stages() const { return by_columns() || halves ? 1 : 2; }
 
   constexpr gpu::sm90::PanelTile kv_tile() const { return {tile.block_n, head_dim}; }
   constexpr gpu::sm90::PanelTile q_tile() const { return {tile.block_m, head_dim}; }
@@ -63,6 +64,7 @@ struct Flash3BackwardShape {
   /// second may have few columns; or, where a tile has 128 queries, half of those.
   constexpr bool dq_by_queries() const { return tile.block_m == 128; }
   constexpr int dq_cols(int group) const {
+    if (halves) return group == 0 ? 96 : 64;
     if (!specialised()) return group == 1 && apart ? 32 : 64;
     return 64 * (group == 0 ? first_dq_panel(1) : kv_tile().panels() - first_dq_panel(1));
   }
@@ -70,6 +72,11 @@ struct Flash3BackwardShape {
     if (by_columns()) return group;
     if (specialised()) return (kv_tile().panels() + 1) / 2 * group;
     return dq_by_queries() ? 0 : group;
+  }
+  /// Where a box of dQ begins. Halves: the first warpgroup has the third panel, too.
+  constexpr int dq_col(int group, int box) const {
+    const int first = 64 * first_dq_panel(group);
+    return first + dq_box_cols * box + (halves && dq_box_cols * box >= 64 ? 64 : 0);
   }
   /// In persistent CTAs, dK and dV leave while the next K and V come: both through one buffer of dS; or else
   /// dK through all of dS, and dV through those of dQ.
@@ -128,6 +135,12 @@ struct Flash3BackwardLayout {
   static constexpr int kVisitStages = 8, kVisitBytes = 8;
 };
 
+/// head_dim 136 to 160.
+constexpr Flash3BackwardShape flash3_backward_halves(bool ordered) {
+  Flash3BackwardShape shape{{64, 128}, 160, Flash3Split::keys, 2, 1, false, 32, false, ordered};
+  shape.halves = true;
+  return shape;
+}
 /// Registers bound the tile: of a warpgroup's 64 keys, a thread holds head_dim of dK and dV together, and
 /// block_m of S and dP. Shared memory bounds the stages.
 /// @param ordered, wish_persistent  see Flash3BackwardShape; no ordered one is persistent
@@ -140,7 +153,7 @@ constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered =
   if (head_dim <= 80) return {{64, 128}, 80, kKeys, 3, 2, !behind, 32, persistent, ordered, behind, behind};
   if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, !behind, 32, persistent, ordered, behind, behind};
   if (head_dim <= 128) return {{64, 128}, 128, kKeys, 3, 2, persistent, 32, persistent, ordered, !persistent};
-  if (head_dim <= 160) return {{64, 96}, 160, kColumns, 2, 1, false, 32, false, ordered};
+  if (head_dim <= 160) return flash3_backward_halves(ordered);
   if (head_dim <= 192) return {{64, 96}, 192, kColumns, 2, 1, false, 32, false, ordered};
   return {{64, 64}, 256, kSpecialised, 2, 1, false, 32, false, ordered};
 }
