@@ -16,8 +16,8 @@ template <sm90::WgmmaType kType, Flash3BackwardShape kShape, bool kObserved, int
 struct Flash3Halves : Flash3Keys<kType, kShape, kObserved, kGroup> {
   using Base = Flash3Keys<kType, kShape, kObserved, kGroup>;
   using Base::args, Base::shared, Base::group, Base::thread, Base::q, Base::dout, Base::ds;
-  using Base::kBlockM, Base::kBlockN, Base::kScores, Base::kSums, Base::kBoxes, Base::kDqNumbers;
   using Base::arrive_as_warp;
+  using Base::kBlockM, Base::kBlockN, Base::kScores, Base::kSums, Base::kBoxes, Base::kDqNumbers;
   using typename Base::Tile;
   static constexpr int kHalf = kScores / 2;  // registers of 32 queries
   static_assert(kBlockM == 64 && kShape.kv_tile().panels() == 3 && kShape.ds_stages() == 1);
@@ -105,7 +105,6 @@ struct Flash3Halves : Flash3Keys<kType, kShape, kObserved, kGroup> {
   __device__ __forceinline__ void step(const Flash3KvItem& item, const Flash3Stream<kShape>& stream,
                                        const Tile& tile, float (&dk)[kSums], float (&dv)[kSums]) {
     float scores[kScores], dprobs[kHalf];
-    [[maybe_unused]] float seen_dprobs[kObserved ? kScores : 1];
     q.wait_full("Q");
     sm90::fence_wgmma();
     Base::multiply_transposed(scores, shared.k().buffer(), q.buffer());
@@ -127,15 +126,17 @@ struct Flash3Halves : Flash3Keys<kType, kShape, kObserved, kGroup> {
     ds.wait_empty("a free dS buffer");
     sm90::wait_for_wgmma<0>();
     std::uint32_t probs[2][kHalf / 2], dscores[2][kHalf / 2];
-    keep_dprobs(seen_dprobs, dprobs, 0);
+    if constexpr (kObserved) log_half(item, stream, tile, dprobs, 0);
     round_half(scores, dprobs, 0, probs[0], dscores[0]);
+    if constexpr (kObserved) log_rounded_half(item, tile, probs[0], dscores[0]);
     sm90::fence_wgmma();
     multiply_half(dprobs, 1);
     add_half(dv, probs[0], 0);
     store_half(dscores[0], 0);
-    sm90::wait_for_wgmma<1>();
-    keep_dprobs(seen_dprobs, dprobs, 1);
+    sm90::wait_for_wgmma<kObserved ? 0 : 1>();
+    if constexpr (kObserved) log_half(item, stream, tile, dprobs, 1);
     round_half(scores + kHalf, dprobs, 1, probs[1], dscores[1]);
+    if constexpr (kObserved) log_rounded_half(item, tile, probs[1], dscores[1]);
     store_half(dscores[1], 1);
     sm90::fence_async_proxy();
     arrive_as_warp(ds.full());
@@ -144,9 +145,6 @@ struct Flash3Halves : Flash3Keys<kType, kShape, kObserved, kGroup> {
     sum_dq_and_dk(dk);
     if constexpr (kObserved) {
       const TileLogEntry entry(args.log, tile.number, item.index());
-      this->log_tile(item, stream, tile, {}, &DeviceTileState::dprobs, seen_dprobs, 1.0f);
-      log_halves(entry, &DeviceTileState::probs, probs);
-      log_halves(entry, &DeviceTileState::dscores, dscores);
       sm90::log_masked(entry, &DeviceTileState::accum, dk, kBlockN, thread);
       sm90::log_masked(entry, &DeviceTileState::accum, dv, kBlockN, thread);
     }
@@ -167,21 +165,20 @@ struct Flash3Halves : Flash3Keys<kType, kShape, kObserved, kGroup> {
     ds.advance();
     q.release();
   }
-  template <int kCount>
-  __device__ __forceinline__ void keep_dprobs(float (&seen)[kCount], const float (&dprobs)[kHalf],
-                                              int half) const {
-    if constexpr (kObserved) {
-#pragma unroll
-      for (int i = 0; i < kHalf; ++i) seen[kHalf * half + i] = dprobs[i];
-    }
+  /// What is observed of half of the queries, before products go on.
+  __device__ __forceinline__ void log_half(const Flash3KvItem& item, const Flash3Stream<kShape>& stream,
+                                           const Tile& tile, const float (&dprobs)[kHalf], int half) const {
+    const TileLogEntry entry(args.log, tile.number, item.index());
+    sm90::log_visible(entry, &DeviceTileState::dprobs, dprobs, 1.0f, args.band,
+                      stream.n_block * kBlockN + kShape.first_key(group),
+                      tile.m_block * kBlockM + kBlockM / 2 * half, thread);
   }
-  template <typename Field>
-  __device__ __forceinline__ void log_halves(const TileLogEntry& entry, Field field,
-                                             const std::uint32_t (&halves)[2][kHalf / 2]) const {
-    std::uint32_t pairs[kHalf];
-#pragma unroll
-    for (int i = 0; i < kHalf; ++i) pairs[i] = halves[i / (kHalf / 2)][i % (kHalf / 2)];
-    sm90::log_pairs<kType>(entry, field, pairs, kBlockN, thread);
+  __device__ __forceinline__ void log_rounded_half(const Flash3KvItem& item, const Tile& tile,
+                                                   const std::uint32_t (&probs)[kHalf / 2],
+                                                   const std::uint32_t (&dscores)[kHalf / 2]) const {
+    const TileLogEntry entry(args.log, tile.number, item.index());
+    sm90::log_pairs<kType>(entry, &DeviceTileState::probs, probs, kBlockN, thread);
+    sm90::log_pairs<kType>(entry, &DeviceTileState::dscores, dscores, kBlockN, thread);
   }
 
   /// The sums of the CTA's kv tile, and its part of dQ.
@@ -209,9 +206,11 @@ __device__ __forceinline__ void consume_halves(const Flash3BackwardArguments& ar
   const Flash3Stream<kShape> stream(args, item.index());
   float dk[Keys::kSums] = {}, dv[Keys::kSums] = {};
   if (group == 0) {
-    Flash3Halves<kType, kShape, kObserved, 0>{{{args, shared, bytes, group, thread}}}.sum(item, stream, dk, dv);
+    Flash3Halves<kType, kShape, kObserved, 0>{{{args, shared, bytes, group, thread}}}.sum(item, stream, dk,
+                                                                                          dv);
   } else {
-    Flash3Halves<kType, kShape, kObserved, 1>{{{args, shared, bytes, group, thread}}}.sum(item, stream, dk, dv);
+    Flash3Halves<kType, kShape, kObserved, 1>{{{args, shared, bytes, group, thread}}}.sum(item, stream, dk,
+                                                                                          dv);
   }
   // No register keeps a number of it meanwhile.
   const Flash3Stream<kShape> again(args, computed_again(item.index()));
