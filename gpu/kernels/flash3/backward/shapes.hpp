@@ -12,7 +12,7 @@ namespace tilescope {
 
 /// What the computing warpgroups have each for itself; the rest is common.
 enum class Flash3Split : std::uint8_t {
-  keys,         // 64 keys of S, dK and dV, of all columns: keys.cuh
+  keys,         // 64 keys of S, dK and dV, of all columns: keys.cuh, halves.cuh
   specialised,  // P and dV, or dS and dK, of all columns: specialised.cuh
   columns,      // 64 columns of dK, dV and dQ, of all keys: columns.cuh
 };
