@@ -123,9 +123,6 @@ double end_of_backward(const AttentionProblem& problem, TileShape tile, const Fl
   // products.
   constexpr int kEndsOfATile = 200, kEndsPersistent = 100;
   constexpr int kSumsOfATile = 50, kSumsOfASplit = 2, kPassesOfSums = 300;
-  // Of all keys beyond so many, whose sums of dK and dV are cleared and read from memory: 1920 bytes a key of
-  // 96 columns at 4 TB/s, of which a step of 64 x 128 scores takes 1.8 us.
-  constexpr double kSumsOfAKey = 2.2, kKeysOfPasses = 20000;
   // Under a mask, kv tiles of a swizzle go through its Q, dO and dQ in fp32 at different places: beyond what
   // L2 keeps of these, each doubling costs more than the one before.
   constexpr double kKeptBytes = 48 << 20, kShareOfDoublings = 0.05;
@@ -148,13 +145,13 @@ double end_of_backward(const AttentionProblem& problem, TileShape tile, const Fl
   }
   const double all = std::accumulate(costs.begin(), costs.end(), 0.0) * grid.num_heads;
   if (all / kHopperMultiprocessors >= most) return all / kHopperMultiprocessors;
-  const double keys = static_cast<double>(problem.batch * problem.heads_kv * problem.seqlen_k);
-  const double passes = kPassesOfSums * tile.block_n + kSumsOfAKey * std::max(keys - kKeysOfPasses, 0.0);
-  const double end =
-      (persistent ? end_of_persistent(grid, costs) : end_as_issued(grid, costs)) + (shared ? passes : 0.0);
+  const double end = (persistent ? end_of_persistent(grid, costs) : end_as_issued(grid, costs)) +
+                     (shared ? kPassesOfSums * tile.block_n : 0);
   if (!problem.masked()) return end;
-  const double bytes =
-      8.0 / parts * static_cast<double>(problem.seqlen_q * problem.head_dim * group * way.swizzled_heads);
+  // CTAs that see as many queries each go through a group's heads in step; split, through as many at once.
+  const int at_once = flash3_sees_evenly(problem) ? head_splits : 1;
+  const double bytes = 8.0 * at_once / parts *
+                       static_cast<double>(problem.seqlen_q * problem.head_dim * group * way.swizzled_heads);
   const double doublings = std::log2(std::max(bytes / kKeptBytes, 1.0));
   return end * (1 + kShareOfDoublings * doublings * doublings);
 }
@@ -260,15 +257,11 @@ Flash3BackwardWay choose_backward(const AttentionProblem& problem) {
   if (flash3_has_backward_tables(problem)) return {1, usual_backward_swizzle(problem, tile)};
   const std::int64_t heads = problem.batch * problem.heads_kv;
   const std::int64_t tiles = heads * num_n_blocks(problem.band(), tile);
-  // Without a mask all tiles take as long, and what is lost is the rest of the last wave.
-  constexpr std::int64_t kMostAlike = 32 * kHopperMultiprocessors, kSplitsOfAlike = 4;
-  const bool few_alike = !problem.masked() && tiles <= kMostAlike;
-  const int most = static_cast<int>(std::max(kMostTiles / tiles, few_alike ? kSplitsOfAlike : 0));
+  const int most = static_cast<int>(kMostTiles / tiles);
   Flash3BackwardWay best{1, usual_backward_swizzle(problem, tile)};
   // Of a long group L2 keeps the part that a split goes through, however many tiles there are.
   const bool long_groups = problem.group_size() > 1 && problem.masked() && !flash3_sees_evenly(problem);
-  if (is_fp8(problem.dtype) || tiles > (long_groups ? kMostOfGroups : few_alike ? kMostAlike : kMostTiles))
-    return best;
+  if (is_fp8(problem.dtype) || tiles > (long_groups ? kMostOfGroups : kMostTiles)) return best;
   double first = end_of_backward(problem, tile, best);
   const auto look_at = [&](const Flash3BackwardWay& other) {
     const double end = end_of_backward(problem, tile, other, kShareOfOthers * first);
