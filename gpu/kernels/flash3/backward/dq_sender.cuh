@@ -21,16 +21,21 @@ struct DqRound {
   static_assert(kWithTiles || kStages == 2);
   std::uint32_t round = 0;  // of the ring: a bit; or the boxes before
 
-  __device__ __forceinline__ constexpr int stage(int i) const {
-    return kWithTiles ? i % kStages : static_cast<int>(round + static_cast<std::uint32_t>(i)) % kStages;
+  static __device__ __forceinline__ constexpr int stage(int i) requires(kWithTiles) { return i % kStages; }
+  __device__ __forceinline__ int stage(int i) const requires(!kWithTiles) {
+    return static_cast<int>(round + static_cast<std::uint32_t>(i)) % kStages;
   }
   __device__ __forceinline__ std::uint32_t full_parity(int i) const {
-    const auto box = static_cast<std::uint32_t>(i);
-    return kWithTiles ? round ^ (box / kStages & 1) : (round + box) / kStages & 1;
+    if constexpr (kWithTiles) return round ^ static_cast<std::uint32_t>(i / kStages & 1);
+    return (round + static_cast<std::uint32_t>(i)) / kStages & 1;
   }
   __device__ __forceinline__ std::uint32_t empty_parity(int i) const { return full_parity(i) ^ 1; }
   __device__ __forceinline__ void advance() {
-    round = kWithTiles ? round ^ (kBoxes / kStages & 1) : (round + kBoxes) % (2 * kStages);
+    if constexpr (kWithTiles) {
+      round ^= kBoxes / kStages & 1;
+    } else {
+      round = (round + kBoxes) % (2 * kStages);
+    }
   }
 };
 
