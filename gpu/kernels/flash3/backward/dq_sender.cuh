@@ -16,7 +16,7 @@ namespace tilescope::gpu::detail {
 template <Flash3BackwardShape kShape, int kGroup>
 struct DqRound {
   static constexpr int kBoxes = kShape.dq_boxes(kGroup);
-  static constexpr int kStages = kBoxes < kShape.dq_stages() ? kBoxes : kShape.dq_stages();
+  static constexpr int kStages = kBoxes < kShape.dq_stages() ? std::max(kBoxes, 1) : kShape.dq_stages();
   static constexpr bool kWithTiles = kBoxes % kStages == 0;
   static_assert(kWithTiles || kStages == 2);
   std::uint32_t round = 0;  // of the ring: a bit; or the boxes before
@@ -92,7 +92,7 @@ template <Flash3BackwardShape kShape, int kSender>
 __device__ __forceinline__ void send_dq(const Flash3BackwardArguments& args,
                                         Flash3BackwardShared<kShape> shared) {
   DqRound<kShape, kSender> round;
-  constexpr int kGroups = kShape.consumers() / kShape.senders(), kBoxes = round.kBoxes * kGroups;
+  constexpr int kGroups = kShape.dq_groups() / kShape.senders(), kBoxes = round.kBoxes * kGroups;
   constexpr auto group_of = [](int i) { return kSender + i % kGroups; };
   const auto give_back = [&](int i) {
     sm90::arrive(shared.dq(group_of(i)).empty_at(round.stage(i / kGroups)));

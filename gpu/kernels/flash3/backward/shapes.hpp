@@ -33,6 +33,7 @@ struct Flash3BackwardShape {
   bool apart = false;   // Flash3Split::keys: each warpgroup has a program of its own, since the second panel
                         // of dQ has 32 columns at most
   bool tables = false;  // q tiles are found in tables (VisitTables), which serve every mask
+  bool one_dq = false;  // Flash3Split::keys, dQ behind: the first warpgroup computes all columns of it
   bool halves = false;  // Flash3Split::keys: dP comes in halves of the queries: halves.cuh
 
   constexpr bool specialised() const { return split == Flash3Split::specialised; }
@@ -42,8 +43,11 @@ struct Flash3BackwardShape {
   constexpr int threads() const { return 128 * (1 + consumers()); }
   constexpr int producer_registers() const { return by_columns() ? 32 : tables ? 40 : 24; }
   constexpr int consumer_registers() const { return by_columns() ? 160 : tables ? 232 : 240; }
-  /// Threads that send dQ, each of whom has a flag a q tile (DqStart): one a warpgroup; or one for three.
-  constexpr int senders() const { return by_columns() ? 1 : 2; }
+  /// Of a q tile (DqStart), for each thread that sends dQ: one a warpgroup; or one for three.
+  constexpr int flags() const { return by_columns() ? 1 : 2; }
+  constexpr int senders() const { return one_dq ? 1 : flags(); }
+  /// Warpgroups that compute dQ.
+  constexpr int dq_groups() const { return one_dq ? 1 : consumers(); }
   /// Of dS; with one, there would be one more barrier a step, but where P's says as much.
   constexpr int ds_stages() const { return by_columns() || halves ? 1 : 2; }
 
@@ -55,7 +59,7 @@ struct Flash3BackwardShape {
   constexpr int bit_bytes() const { return tile.block_n * tile.block_m / 8; }
   /// What a warpgroup hands over of dQ at once, in fp32, and how often before it must wait.
   constexpr gpu::sm90::PanelTile dq_box() const { return {64, dq_box_cols, 4, gpu::sm90::Swizzle::bytes128}; }
-  constexpr int dq_stages() const { return 64 / dq_box_cols; }
+  constexpr int dq_stages() const { return one_dq ? dq_boxes(0) : 64 / dq_box_cols; }
   constexpr int dq_boxes(int group) const { return dq_cols(group) / dq_box_cols; }
 
   /// A warpgroup's keys: 64, from this one on.
@@ -65,6 +69,7 @@ struct Flash3BackwardShape {
   constexpr bool dq_by_queries() const { return tile.block_m == 128; }
   constexpr int dq_cols(int group) const {
     if (halves) return group == 0 ? 96 : 64;
+    if (one_dq) return group == 1 ? 0 : 96;
     if (!specialised()) return group == 1 && apart ? 32 : 64;
     return 64 * (group == 0 ? first_dq_panel(1) : kv_tile().panels() - first_dq_panel(1));
   }
@@ -90,7 +95,7 @@ struct Flash3BackwardShape {
   /// Of observed instances: what they log is the same, and one program has fewer registers under way.
   constexpr Flash3BackwardShape together() const {
     Flash3BackwardShape shape = *this;
-    shape.apart = false;
+    shape.apart = shape.one_dq = false;
     return shape;
   }
   constexpr bool operator==(const Flash3BackwardShape&) const = default;
@@ -119,7 +124,7 @@ struct Flash3BackwardLayout {
     probs = shared.take_buffers(1, shape.by_columns()    ? shape.ds_tile().bytes()
                                    : shape.specialised() ? 4 * shape.tile.block_m * shape.tile.block_n
                                                          : 0);
-    dq = shared.take_buffers(shape.dq_stages(), shape.dq_box().bytes(), shape.consumers(), false);
+    dq = shared.take_buffers(shape.dq_stages(), shape.dq_box().bytes(), shape.dq_groups(), false);
     lse = shared.take(4 * shape.q_stages * shape.tile.block_m);
     delta = shared.take(4 * shape.dout_stages * shape.tile.block_m);
     bits = shared.take(shape.tables ? shape.q_stages * shape.bit_bytes() : 0);
@@ -151,7 +156,8 @@ constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered =
   const bool persistent = wish_persistent && !ordered, behind = !ordered && !persistent;
   if (head_dim <= 64) return {{128, 128}, 64, kKeys, 3, 2, false, 64, persistent, ordered, !persistent};
   if (head_dim <= 80) return {{64, 128}, 80, kKeys, 3, 2, !behind, 32, persistent, ordered, behind, behind};
-  if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, !behind, 32, persistent, ordered, behind, behind};
+  if (head_dim <= 96)
+    return {{64, 128}, 96, kKeys, 3, 2, !behind, 32, persistent, ordered, behind, behind, false, behind};
   if (head_dim <= 128) return {{64, 128}, 128, kKeys, 3, 2, persistent, 32, persistent, ordered, !persistent};
   if (head_dim <= 160) return flash3_backward_halves(ordered);
   if (head_dim <= 192) return {{64, 96}, 192, kColumns, 2, 1, false, 32, false, ordered};
