@@ -178,7 +178,7 @@ void add_flash3_cases(const Kernel& kernel, const AttentionProblem& plain, const
     add_case(kernel, Direction::backward, three, InputKind::normal, BackwardOrder::ordered, cases)
         .options.set_query_splits(splits);
   }
-  for (const int head_dim : {96, 128, 192, 256}) {
+  for (const int head_dim : {96, 128, 160, 192, 256}) {
     AttentionProblem wider = ragged_problem(kernel, ElementType::fp16, head_dim);
     wider.causal = true;
     add_case(kernel, Direction::backward, wider, InputKind::normal, fused, cases);

@@ -148,8 +148,10 @@ double end_of_backward(const AttentionProblem& problem, TileShape tile, const Fl
   const double end = (persistent ? end_of_persistent(grid, costs) : end_as_issued(grid, costs)) +
                      (shared ? kPassesOfSums * tile.block_n : 0);
   if (!problem.masked()) return end;
-  const double bytes =
-      8.0 / parts * static_cast<double>(problem.seqlen_q * problem.head_dim * group * way.swizzled_heads);
+  // CTAs that see as many queries each go through a group's heads in step; split, through as many at once.
+  const int at_once = flash3_sees_evenly(problem) ? head_splits : 1;
+  const double bytes = 8.0 * at_once / parts *
+                       static_cast<double>(problem.seqlen_q * problem.head_dim * group * way.swizzled_heads);
   const double doublings = std::log2(std::max(bytes / kKeptBytes, 1.0));
   return end * (1 + kShareOfDoublings * doublings * doublings);
 }

@@ -94,7 +94,7 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
     options.swizzled_heads = flash3_forward_swizzle(problem, options[PassName::forward].tile);
     options.fused_swizzled_heads = backward.swizzled_heads;
   }
-  options.dq_flags = flash3_backward_shape(problem).senders();
+  options.dq_flags = flash3_backward_shape(problem).flags();
   options.dq_start = dq_start(problem, options);
   return options;
 }

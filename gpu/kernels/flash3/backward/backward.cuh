@@ -11,7 +11,7 @@
 #pragma once
 
 #include "gpu/kernels/flash3/backward/columns.cuh"
-#include "gpu/kernels/flash3/backward/keys.cuh"
+#include "gpu/kernels/flash3/backward/halves.cuh"
 #include "gpu/kernels/flash3/backward/producer.cuh"
 #include "gpu/kernels/flash3/backward/specialised.cuh"
 #include "gpu/primitives/sm90/register_budget.cuh"
@@ -27,7 +27,8 @@ __device__ __forceinline__ void init_barriers(const Flash3BackwardShared<kShape>
   sm90::init_barrier(shared.k().empty(), kShape.warps());
   shared.q().init(1 + 32, 32 * kShape.warps());  // the copies, and who brings LSE
   shared.dout().init(1 + 32, 32 * kShape.warps());
-  shared.ds().init(kShape.specialised() ? 4 : kShape.warps(), kShape.warps());  // who stores dS, who reads it
+  shared.ds().init(kShape.specialised() ? 4 : kShape.warps(),
+                   4 * kShape.dq_groups());  // who stores dS, who reads it
   if constexpr (kShape.specialised()) {
     shared.probs().init(128, 128);
   } else if constexpr (kShape.by_columns()) {
@@ -71,7 +72,9 @@ __global__ __launch_bounds__(Choice::shape.threads(), 1) void flash3_dkdvdq(
     if (thread == 0) detail::produce_tiles<kShape>(args, shared);
     if (warp == 1) detail::produce_lse_and_delta<kShape>(args, shared, shared_bytes);
     if (thread == 64) detail::send_dq<kShape, 0>(args, shared);
-    if (kShape.senders() > 1 && thread == 96) detail::send_dq<kShape, 1>(args, shared);
+    if constexpr (kShape.senders() > 1) {
+      if (thread == 96) detail::send_dq<kShape, 1>(args, shared);
+    }
     if (thread == 127) watchdog.watch(kShape.threads() - 128);
   } else {
     const int thread = static_cast<int>(threadIdx.x) % 128;
@@ -81,6 +84,8 @@ __global__ __launch_bounds__(Choice::shape.threads(), 1) void flash3_dkdvdq(
                                                             thread);
     } else if constexpr (kShape.by_columns()) {
       detail::consume_columns<kType, kShape, kObserved>(args, shared, shared_bytes, warpgroup - 1, thread);
+    } else if constexpr (kShape.halves) {
+      detail::consume_halves<kType, kShape, kObserved>(args, shared, shared_bytes, warpgroup - 1, thread);
     } else {
       detail::consume_keys<kType, kShape, kObserved>(args, shared, shared_bytes, warpgroup - 1, thread);
     }

@@ -32,8 +32,15 @@ struct Flash3Consumer {
   sm90::Pipe<Flash3BackwardShared<kShape>::kLayout.q> q = shared.q();
   DqRound<kShape, kGroup> dq_round{};
 
-  __device__ __forceinline__ int lane() const { return thread % 32; }
-  __device__ __forceinline__ int warp() const { return thread / 32; }
+  /// Of the warpgroup; asked anew where there is no register to keep it in.
+  __device__ __forceinline__ int this_thread() const {
+    if constexpr (!kShape.halves) return thread;
+    int cta_thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(cta_thread));
+    return cta_thread % 128;
+  }
+  __device__ __forceinline__ int lane() const { return this_thread() % 32; }
+  __device__ __forceinline__ int warp() const { return this_thread() / 32; }
   /// Where a warp's 16 keys begin, in a panel of 128-byte rows.
   __device__ __forceinline__ std::uint32_t warp_rows() const {
     return 128u * static_cast<std::uint32_t>(kShape.first_key(group) + 16 * warp());

@@ -11,20 +11,32 @@
 
 namespace tilescope::gpu::detail {
 
-/// Where the `i`-th of a tile's boxes of dQ passes: a ring that comes round with the tiles.
+/// Where the `i`-th of a tile's boxes of dQ passes: a ring that comes round with the tiles, or, of an odd
+/// number of boxes, with every other one.
 template <Flash3BackwardShape kShape, int kGroup>
 struct DqRound {
   static constexpr int kBoxes = kShape.dq_boxes(kGroup);
-  static constexpr int kStages = kBoxes < kShape.dq_stages() ? kBoxes : kShape.dq_stages();
-  static_assert(kBoxes % kStages == 0);
-  std::uint32_t round = 0;
+  static constexpr int kStages = kBoxes < kShape.dq_stages() ? std::max(kBoxes, 1) : kShape.dq_stages();
+  static constexpr bool kWithTiles = kBoxes % kStages == 0;
+  static_assert(kWithTiles || kStages == 2);
+  std::uint32_t round = 0;  // of the ring: a bit; or the boxes before
 
-  static __device__ __forceinline__ constexpr int stage(int i) { return i % kStages; }
+  static __device__ __forceinline__ constexpr int stage(int i) requires(kWithTiles) { return i % kStages; }
+  __device__ __forceinline__ int stage(int i) const requires(!kWithTiles) {
+    return static_cast<int>(round + static_cast<std::uint32_t>(i)) % kStages;
+  }
   __device__ __forceinline__ std::uint32_t full_parity(int i) const {
-    return round ^ static_cast<std::uint32_t>(i / kStages & 1);
+    if constexpr (kWithTiles) return round ^ static_cast<std::uint32_t>(i / kStages & 1);
+    return (round + static_cast<std::uint32_t>(i)) / kStages & 1;
   }
   __device__ __forceinline__ std::uint32_t empty_parity(int i) const { return full_parity(i) ^ 1; }
-  __device__ __forceinline__ void advance() { round ^= kBoxes / kStages & 1; }
+  __device__ __forceinline__ void advance() {
+    if constexpr (kWithTiles) {
+      round ^= kBoxes / kStages & 1;
+    } else {
+      round = (round + kBoxes) % (2 * kStages);
+    }
+  }
 };
 
 /// The semaphore of a q tile's dQ: what a kv tile does with its part, and when (DqStart).
@@ -80,7 +92,7 @@ template <Flash3BackwardShape kShape, int kSender>
 __device__ __forceinline__ void send_dq(const Flash3BackwardArguments& args,
                                         Flash3BackwardShared<kShape> shared) {
   DqRound<kShape, kSender> round;
-  constexpr int kGroups = kShape.consumers() / kShape.senders(), kBoxes = round.kBoxes * kGroups;
+  constexpr int kGroups = kShape.dq_groups() / kShape.senders(), kBoxes = round.kBoxes * kGroups;
   constexpr auto group_of = [](int i) { return kSender + i % kGroups; };
   const auto give_back = [&](int i) {
     sm90::arrive(shared.dq(group_of(i)).empty_at(round.stage(i / kGroups)));
@@ -100,8 +112,7 @@ __device__ __forceinline__ void send_dq(const Flash3BackwardArguments& args,
       if (i == 0) semaphore.wait();
 #pragma unroll
       for (int panel = 0; panel < kShape.dq_box().panels(); ++panel) {
-        const int col = 64 * kShape.first_dq_panel(group) + box_of_group * kShape.dq_box().cols +
-                        panel * kShape.dq_box().panel_cols();
+        const int col = kShape.dq_col(group, box_of_group) + panel * kShape.dq_box().panel_cols();
         if (col >= args.head_dim || first_query >= args.band.seqlen_q) continue;
         const std::uint32_t box = dq.buffer_at(stage) + panel * kShape.dq_box().panel_bytes();
         if (semaphore.stores) {

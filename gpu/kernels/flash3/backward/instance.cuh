@@ -11,7 +11,7 @@ namespace tilescope::gpu {
 template <sm90::WgmmaType kType, typename Choice, bool kObserved>
 void launch_flash3_dkdvdq(const Flash3BackwardArgumentsOf<Choice::shape.tables>& arguments, int ctas,
                           cudaStream_t stream) {
-  constexpr Flash3BackwardShape kShape = Choice::shape;
+  constexpr Flash3BackwardShape kShape = kObserved ? Choice::shape.together() : Choice::shape;
   // It waits for the kernel before it by itself.
   launch_ctas(flash3_dkdvdq<kType, Choice, kObserved>, PassName::dkdvdq,
               {.ctas = dim3(static_cast<unsigned>(ctas)), .early = true},

@@ -19,7 +19,8 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
   using Base::kBlockM, Base::kBlockN, Base::kScores, Base::kSums, Base::kBoxes;
   using Base::lane, Base::warp, Base::warp_rows, Base::sync_everyone, Base::arrive_as_warp;
   using Base::multiply_transposed, Base::multiply_queries;
-  static constexpr int kDqNumbers = kShape.dq_cols(kGroup) / 2;  // of a thread
+  static constexpr bool kHasDq = kShape.dq_cols(kGroup) > 0;
+  static constexpr int kDqNumbers = kHasDq ? kShape.dq_cols(kGroup) / 2 : 1;  // of a thread
   static_assert(!kShape.dq_behind || !kShape.persistent);
   /// Persistent CTAs: dK leaves through both buffers of dS, and dV through those of dQ.
   static constexpr bool kLeaveByDq = kShape.persistent && !kShape.leave_by_one_ds();
@@ -89,13 +90,19 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
     store_ds(dscores, this_ds.stage);
     arrive_as_warp(ds.full_at(this_ds.stage));
     // A first tile multiplies its own dS, for nothing: in a branch, the WGMMAs would be serialised (C7512).
-    multiply_ds_behind(dq, tile.first ? this_ds : this_ds.before());
+    if constexpr (kHasDq) {
+      multiply_ds_behind(dq, tile.first ? this_ds : this_ds.before());
+    } else {
+      sm90::fence_wgmma();
+    }
     multiply_queries(dv, probs, dout.buffer());
     multiply_queries(dk, dscores, q.buffer());
-    sm90::wait_for_wgmma<2>();
-    if (!tile.first) {
-      arrive_as_warp(ds.empty_at(this_ds.before().stage));
-      this->template put_dq<0, kBoxes>(dq);
+    if constexpr (kHasDq) {
+      sm90::wait_for_wgmma<2>();
+      if (!tile.first) {
+        arrive_as_warp(ds.empty_at(this_ds.before().stage));
+        this->template put_dq<0, kBoxes>(dq);
+      }
     }
     sm90::wait_for_wgmma<1>();
     dout.release();
@@ -263,7 +270,7 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
       step(item, stream, {tile, head, m_block, tile == 0, tiles}, dk, dv);
       ++tile;
     });
-    if constexpr (kShape.dq_behind) {
+    if constexpr (kShape.dq_behind && kHasDq) {
       if (tiles > 0) {
         float dq[kDqNumbers];
         multiply_ds_behind(dq, ds.place.before());

@@ -12,7 +12,7 @@ namespace tilescope {
 
 /// What the computing warpgroups have each for itself; the rest is common.
 enum class Flash3Split : std::uint8_t {
-  keys,         // 64 keys of S, dK and dV, of all columns: keys.cuh
+  keys,         // 64 keys of S, dK and dV, of all columns: keys.cuh, halves.cuh
   specialised,  // P and dV, or dS and dK, of all columns: specialised.cuh
   columns,      // 64 columns of dK, dV and dQ, of all keys: columns.cuh
 };
@@ -33,6 +33,8 @@ struct Flash3BackwardShape {
   bool apart = false;   // Flash3Split::keys: each warpgroup has a program of its own, since the second panel
                         // of dQ has 32 columns at most
   bool tables = false;  // q tiles are found in tables (VisitTables), which serve every mask
+  bool one_dq = false;  // Flash3Split::keys, dQ behind: the first warpgroup computes all columns of it
+  bool halves = false;  // Flash3Split::keys: dP comes in halves of the queries: halves.cuh
 
   constexpr bool specialised() const { return split == Flash3Split::specialised; }
   constexpr bool by_columns() const { return split == Flash3Split::columns; }
@@ -41,10 +43,13 @@ struct Flash3BackwardShape {
   constexpr int threads() const { return 128 * (1 + consumers()); }
   constexpr int producer_registers() const { return by_columns() ? 32 : tables ? 40 : 24; }
   constexpr int consumer_registers() const { return by_columns() ? 160 : tables ? 232 : 240; }
-  /// Threads that send dQ, each of whom has a flag a q tile (DqStart): one a warpgroup; or one for three.
-  constexpr int senders() const { return by_columns() ? 1 : 2; }
+  /// Of a q tile (DqStart), for each thread that sends dQ: one a warpgroup; or one for three.
+  constexpr int flags() const { return by_columns() ? 1 : 2; }
+  constexpr int senders() const { return one_dq ? 1 : flags(); }
+  /// Warpgroups that compute dQ.
+  constexpr int dq_groups() const { return one_dq ? 1 : consumers(); }
   /// Of dS; with one, there would be one more barrier a step, but where P's says as much.
-  constexpr int ds_stages() const { return by_columns() ? 1 : 2; }
+  constexpr int ds_stages() const { return by_columns() || halves ? 1 : 2; }
 
   constexpr gpu::sm90::PanelTile kv_tile() const { return {tile.block_n, head_dim}; }
   constexpr gpu::sm90::PanelTile q_tile() const { return {tile.block_m, head_dim}; }
@@ -54,7 +59,7 @@ struct Flash3BackwardShape {
   constexpr int bit_bytes() const { return tile.block_n * tile.block_m / 8; }
   /// What a warpgroup hands over of dQ at once, in fp32, and how often before it must wait.
   constexpr gpu::sm90::PanelTile dq_box() const { return {64, dq_box_cols, 4, gpu::sm90::Swizzle::bytes128}; }
-  constexpr int dq_stages() const { return 64 / dq_box_cols; }
+  constexpr int dq_stages() const { return one_dq ? dq_boxes(0) : 64 / dq_box_cols; }
   constexpr int dq_boxes(int group) const { return dq_cols(group) / dq_box_cols; }
 
   /// A warpgroup's keys: 64, from this one on.
@@ -63,6 +68,8 @@ struct Flash3BackwardShape {
   /// second may have few columns; or, where a tile has 128 queries, half of those.
   constexpr bool dq_by_queries() const { return tile.block_m == 128; }
   constexpr int dq_cols(int group) const {
+    if (halves) return group == 0 ? 96 : 64;
+    if (one_dq) return group == 1 ? 0 : 96;
     if (!specialised()) return group == 1 && apart ? 32 : 64;
     return 64 * (group == 0 ? first_dq_panel(1) : kv_tile().panels() - first_dq_panel(1));
   }
@@ -70,6 +77,11 @@ struct Flash3BackwardShape {
     if (by_columns()) return group;
     if (specialised()) return (kv_tile().panels() + 1) / 2 * group;
     return dq_by_queries() ? 0 : group;
+  }
+  /// Where a box of dQ begins. Halves: the first warpgroup has the third panel, too.
+  constexpr int dq_col(int group, int box) const {
+    const int first = 64 * first_dq_panel(group);
+    return first + dq_box_cols * box + (halves && dq_box_cols * box >= 64 ? 64 : 0);
   }
   /// In persistent CTAs, dK and dV leave while the next K and V come: both through one buffer of dS; or else
   /// dK through all of dS, and dV through those of dQ.
@@ -83,7 +95,7 @@ struct Flash3BackwardShape {
   /// Of observed instances: what they log is the same, and one program has fewer registers under way.
   constexpr Flash3BackwardShape together() const {
     Flash3BackwardShape shape = *this;
-    shape.apart = false;
+    shape.apart = shape.one_dq = false;
     return shape;
   }
   constexpr bool operator==(const Flash3BackwardShape&) const = default;
@@ -112,7 +124,7 @@ struct Flash3BackwardLayout {
     probs = shared.take_buffers(1, shape.by_columns()    ? shape.ds_tile().bytes()
                                    : shape.specialised() ? 4 * shape.tile.block_m * shape.tile.block_n
                                                          : 0);
-    dq = shared.take_buffers(shape.dq_stages(), shape.dq_box().bytes(), shape.consumers(), false);
+    dq = shared.take_buffers(shape.dq_stages(), shape.dq_box().bytes(), shape.dq_groups(), false);
     lse = shared.take(4 * shape.q_stages * shape.tile.block_m);
     delta = shared.take(4 * shape.dout_stages * shape.tile.block_m);
     bits = shared.take(shape.tables ? shape.q_stages * shape.bit_bytes() : 0);
@@ -128,6 +140,12 @@ struct Flash3BackwardLayout {
   static constexpr int kVisitStages = 8, kVisitBytes = 8;
 };
 
+/// head_dim 136 to 160.
+constexpr Flash3BackwardShape flash3_backward_halves(bool ordered) {
+  Flash3BackwardShape shape{{64, 128}, 160, Flash3Split::keys, 2, 1, false, 32, false, ordered};
+  shape.halves = true;
+  return shape;
+}
 /// Registers bound the tile: of a warpgroup's 64 keys, a thread holds head_dim of dK and dV together, and
 /// block_m of S and dP. Shared memory bounds the stages.
 /// @param ordered, wish_persistent  see Flash3BackwardShape; no ordered one is persistent
@@ -138,9 +156,10 @@ constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered =
   const bool persistent = wish_persistent && !ordered, behind = !ordered && !persistent;
   if (head_dim <= 64) return {{128, 128}, 64, kKeys, 3, 2, false, 64, persistent, ordered, !persistent};
   if (head_dim <= 80) return {{64, 128}, 80, kKeys, 3, 2, !behind, 32, persistent, ordered, behind, behind};
-  if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, !behind, 32, persistent, ordered, behind, behind};
+  if (head_dim <= 96)
+    return {{64, 128}, 96, kKeys, 3, 2, !behind, 32, persistent, ordered, behind, behind, false, behind};
   if (head_dim <= 128) return {{64, 128}, 128, kKeys, 3, 2, persistent, 32, persistent, ordered, !persistent};
-  if (head_dim <= 160) return {{64, 96}, 160, kColumns, 2, 1, false, 32, false, ordered};
+  if (head_dim <= 160) return flash3_backward_halves(ordered);
   if (head_dim <= 192) return {{64, 96}, 192, kColumns, 2, 1, false, 32, false, ordered};
   return {{64, 64}, 256, kSpecialised, 2, 1, false, 32, false, ordered};
 }

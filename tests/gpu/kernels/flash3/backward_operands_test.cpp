@@ -145,7 +145,9 @@ TEST_CASE("the shares of flash3's backward warpgroups are the whole tile, each p
       }
       for (int row = 0; row < 64; ++row) {
         for (int col = 0; col < shape.dq_cols(group); ++col) {
-          dq.insert({row + (shape.dq_by_queries() ? 64 * group : 0), 64 * shape.first_dq_panel(group) + col});
+          const int box = col / shape.dq_box_cols;
+          dq.insert({row + (shape.dq_by_queries() ? 64 * group : 0),
+                     shape.dq_col(group, box) + col % shape.dq_box_cols});
         }
       }
     }
@@ -160,7 +162,8 @@ TEST_CASE("the shares of flash3's backward warpgroups are the whole tile, each p
                         : shape.by_columns()  ? 3 * shape.dq_cols(0)
                                               : shape.dq_cols(0) + shape.dq_cols(1);
     CHECK(dq_cols >= head_dim);
-    CHECK(dq_cols == (shape.apart ? (head_dim + 31) / 32 * 32 : 64 * shape.kv_tile().panels()));
+    CHECK(dq_cols ==
+          (shape.apart || shape.halves ? (head_dim + 31) / 32 * 32 : 64 * shape.kv_tile().panels()));
     CHECK(dq.size() == static_cast<std::size_t>(block_m * dq_cols));
   }
 }
