@@ -130,6 +130,7 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
   (head_dim <= 64    ? tilescope::launch<64>
    : head_dim <= 96  ? tilescope::launch<96>
    : head_dim <= 128 ? tilescope::launch<128>
+   : head_dim <= 160 ? tilescope::launch<160>
    : head_dim <= 192 ? tilescope::launch<192>
                      : tilescope::launch<256>)(program, arguments, stream);
 }
