@@ -86,13 +86,14 @@ struct Flash3Consumer {
     }
     sm90::commit_wgmma();
   }
-  /// dQ = dS K: 64 queries and the first 2 kNumbers columns of a panel, over all keys
-  template <int kNumbers>
+  /// dQ = dS K: 64 queries and the first 2 kNumbers columns from a panel on, over all keys
+  /// @tparam kPanels  where K's panels lie from each other
+  template <sm90::PanelTile kPanels = kShape.kv_tile(), int kNumbers>
   __device__ __forceinline__ void multiply_keys(float (&dq)[kNumbers], int panel, std::uint32_t ds) const {
     constexpr sm90::PanelTile kKvTile = kShape.kv_tile(), kDsTile = kShape.ds_tile();
     const std::uint32_t keys =
         shared.k().buffer() + static_cast<std::uint32_t>(panel * kKvTile.panel_bytes());
-    const sm90::Operand left(kDsTile, sm90::Major::mn, ds), right(kKvTile, sm90::Major::mn, keys);
+    const sm90::Operand left(kDsTile, sm90::Major::mn, ds), right(kPanels, sm90::Major::mn, keys);
 #pragma unroll
     for (int i = 0; i < kBlockN / 16; ++i) {
       sm90::multiply<2 * kNumbers, kType, sm90::Major::mn, sm90::Major::mn>(

@@ -50,20 +50,9 @@ struct Flash3Halves : Flash3Keys<kType, kShape, kObserved, kGroup> {
   }
   /// dQ = dS K: this warpgroup's panels, over all keys.
   __device__ __forceinline__ void multiply_panels(float (&dq)[kDqNumbers]) const {
-    constexpr sm90::PanelTile kKvTile = kShape.kv_tile(), kDsTile = kShape.ds_tile();
     // The first and the third panel lie as far from each other as those of a tile of twice as many rows.
-    constexpr sm90::PanelTile kEveryOther{2 * kKvTile.rows, kKvTile.cols};
-    const std::uint32_t keys =
-        shared.k().buffer() + static_cast<std::uint32_t>(kGroup * kKvTile.panel_bytes());
-    const sm90::Operand left(kDsTile, sm90::Major::mn, ds.buffer());
-    const sm90::Operand right(kEveryOther, sm90::Major::mn, keys);
-#pragma unroll
-    for (int i = 0; i < kBlockN / 16; ++i) {
-      sm90::multiply<2 * kDqNumbers, kType, sm90::Major::mn, sm90::Major::mn>(
-          dq, left.at(k_step(kDsTile, sm90::Major::mn, i)), right.at(k_step(kKvTile, sm90::Major::mn, i)),
-          i > 0);
-    }
-    sm90::commit_wgmma();
+    constexpr sm90::PanelTile kEveryOther{2 * kBlockN, kShape.head_dim};
+    this->template multiply_keys<kEveryOther>(dq, kGroup, ds.buffer());
   }
   /// dK += dS^T Q, of this warpgroup's keys.
   __device__ __forceinline__ void add_dk(float (&dk)[kSums]) const {
