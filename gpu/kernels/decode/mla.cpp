@@ -5,6 +5,7 @@
 
 #include "gpu/kernels/decode/choose_splits.hpp"
 #include "gpu/kernels/decode/decode.hpp"
+#include "gpu/kernels/decode/mla_wgmma/shape.hpp"
 #include "gpu/registry/asked_by.hpp"
 
 namespace tilescope {
@@ -65,11 +66,20 @@ std::vector<Boxes> MlaDecode::boxes(const TileProgram& program) {
   return by_copies(program, {TensorName::q, TensorName::k});
 }
 
+bool MlaDecode::by_wgmma(const TileProgram& program, const Chip& chip) {
+  return chip.compute_capability == 90 && program.tile.block_m == MlaWgmmaShape::kRows;
+}
+
+LaunchShape MlaDecode::mma_shape(const TileProgram& program, const Chip& chip) {
+  return {MlaShape::kThreads, MlaShape::on(program.tile.block_m, chip.compute_capability / 10).end()};
+}
+
 LaunchShape MlaDecode::launch_shape(const TileProgram& program, const Chip& chip) {
   if (program.name == PassName::combine) {
     return {Decode::combine_threads(compiled_columns(program.problem.value_dim())), 0};
   }
-  return {MlaShape::kThreads, MlaShape::on(program.tile.block_m, chip.compute_capability / 10).end()};
+  if (by_wgmma(program, chip)) return {MlaWgmmaShape::kThreads, MlaWgmmaShape::end()};
+  return mma_shape(program, chip);
 }
 
 }  // namespace tilescope
