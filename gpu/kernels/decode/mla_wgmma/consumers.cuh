@@ -101,7 +101,7 @@ struct ScoreConsumer : Consumer<kType, kObserved> {
              base.lane()),
         scale(exponent_scale(base.args)) {}
 
-  /// Issues S = Q K^T of the tile at `from`, part by part as it comes.
+  /// Issues S = Q K^T of the tile at `from`, part by part as it comes, a group each.
   __device__ __forceinline__ void multiply_scores(const RingPlace<Shape::kStages>& from) {
     const TileOperand<Shape::q_tile(), Major::k> q(shared.q());
     const TileOperand<Shape::key_tile(), Major::k> k(shared.k(from.stage));
@@ -114,8 +114,8 @@ struct ScoreConsumer : Consumer<kType, kObserved> {
         if (!Shape::in_part(step / 4, part)) continue;
         multiply<Shape::kKeys, kType>(scores, q.at(step), k.at(step), part > 0 || step > 0);
       }
+      commit_wgmma();
     }
-    commit_wgmma();
   }
   /// Products become scores: with the sign of the scale, -inf where a query does not see the key.
   __device__ __forceinline__ void mask(int n_block) {
@@ -150,11 +150,11 @@ struct ScoreConsumer : Consumer<kType, kObserved> {
   }
   /// Leaves P and the factors for the other warpgroup, once it is through with those before.
   __device__ __forceinline__ void tell(int step, const float (&factor)[2]) {
-    if (step > 0) sync_named(kProbsRead, Shape::kConsumerThreads);
+    if (step > 0) wait(shared.probs_read(), (step - 1) & 1, "the reader of P");
     store_operand<Shape::probs_tile()>(probs, shared.p() + 128 * this->first_row(), 0, lane());
     if (lane() % 4 == 0) shared.factors()[row(0)] = factor[0], shared.factors()[row(1)] = factor[1];
     fence_async_proxy();
-    arrive_named(kProbsThere, Shape::kConsumerThreads);
+    arrive(shared.probs_there());
   }
   __device__ __forceinline__ void multiply_values() {
     gemm<kType>(out, probs, this->values());
@@ -189,11 +189,11 @@ struct ScoreConsumer : Consumer<kType, kObserved> {
         turn_to_probs(step);
         multiply_values();
         multiply_scores(place.next());  // of the next tile, behind P V of this one
-        wait_for_wgmma<1>();
+        wait_for_wgmma<Shape::kParts>();
         this->release();
         if constexpr (kObserved) this->log_output(step);
         wait_for_wgmma<0>();
-        if constexpr (Shape::kLags) arrive_named(kScoresThere, Shape::kConsumerThreads);
+        if constexpr (Shape::kLags) arrive(shared.scores_there());
       }
       turn_to_probs(last);
       multiply_values();
@@ -217,7 +217,7 @@ struct ScoreConsumer : Consumer<kType, kObserved> {
               : cta.rows.template at<float>(args[TensorName::lse], row(half));
       *lse = row_lse(max[half], fabsf(args.softmax_scale), of_row);
     }
-    arrive_named(kNormalisersThere, Shape::kConsumerThreads);
+    arrive(shared.normalisers_there());
     this->store(normaliser);
   }
 };
@@ -237,8 +237,8 @@ struct ValueConsumer : Consumer<kType, kObserved> {
     float factor[2];
     for (int step = 0; step < cta.range.count(); ++step) {
       const bool more = step + 1 < cta.range.count();
-      sync_named(kProbsThere, Shape::kConsumerThreads);
-      if (Shape::kLags && more) sync_named(kScoresThere, Shape::kConsumerThreads);
+      wait(shared.probs_there(), step & 1, "P");
+      if (Shape::kLags && more) wait(shared.scores_there(), step & 1, "the next scores");
       numbers_of_rows(shared.factors(), factor);
       this->rescale(factor);
       wait(shared.full(place.stage, this->part), place.full_parity(), "a part of V");
@@ -247,11 +247,11 @@ struct ValueConsumer : Consumer<kType, kObserved> {
                                       this->values());
       commit_wgmma();
       wait_for_wgmma<0>();
-      if (more) arrive_named(kProbsRead, Shape::kConsumerThreads);
+      arrive(shared.probs_read());
       this->release();
       if constexpr (kObserved) this->log_output(step);
     }
-    sync_named(kNormalisersThere, Shape::kConsumerThreads);
+    wait(shared.normalisers_there(), 0, "the normalisers");
     numbers_of_rows(shared.normalisers(), factor);
     this->store(factor);
   }
