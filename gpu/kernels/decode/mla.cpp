@@ -18,7 +18,7 @@ namespace {
 int mla_splits(const SplitWalks& walks, int rows) {
   // Of an H200, in microseconds: a step by rows of the tile, what a CTA does beside steps, its partial
   // result, a second pass, each split in there.
-  const double step = rows > 32 ? 1.7 : rows > 16 ? 2.9 : 2.2;
+  const double step = rows > 16 ? 1.7 : 2.2;
   constexpr double kSetUp = 4, kPartial = 2, kCombine = 8, kSplit = 0.2;
   constexpr int kSms = 132;
   const auto time = [&](int splits) {
@@ -67,7 +67,7 @@ std::vector<Boxes> MlaDecode::boxes(const TileProgram& program) {
 }
 
 bool MlaDecode::by_wgmma(const TileProgram& program, const Chip& chip) {
-  return chip.compute_capability == 90 && program.tile.block_m == MlaWgmmaShape::kRows;
+  return chip.compute_capability == 90 && program.tile.block_m >= MlaWgmmaShape::kLeastRows;
 }
 
 LaunchShape MlaDecode::mma_shape(const TileProgram& program, const Chip& chip) {

@@ -182,7 +182,7 @@ __device__ __forceinline__ void store_rows(const KernelArguments& args, const De
 /// Of which mla_wgmma/ has code for the same device.
 template <int kRows>
 #ifdef TILESCOPE_HAS_SM90
-inline constexpr bool kRunsByWgmma = kRows == 64 && kComputeCapabilityMajor == 9;
+inline constexpr bool kRunsByWgmma = kRows >= 32 && kComputeCapabilityMajor == 9;
 #else
 inline constexpr bool kRunsByWgmma = false;
 #endif

@@ -11,6 +11,8 @@ namespace tilescope {
 /// O; the second has the right ones. Each half of O is 128 registers a thread.
 struct MlaWgmmaShape {
   static constexpr int kRows = 64, kKeys = MlaShape::kKeys, kStages = 2;
+  /// Of a q tile. Fewer are faster by mma.sync, which multiplies no empty rows.
+  static constexpr int kLeastRows = 32;
   static constexpr int kThreads = 3 * 128, kConsumerThreads = 2 * 128;
   static constexpr int kLoaderRegisters = 56, kConsumerRegisters = 224;
   static constexpr int kHalfColumns = MlaShape::kValueDim / 2;  // of O: a warpgroup's
