@@ -16,9 +16,9 @@ namespace {
 /// splits cost beside, the partial results and the second pass, in which a CTA has few splits under way at a
 /// time.
 int mla_splits(const SplitWalks& walks, int rows) {
-  // Of an H200, in microseconds: a step by rows of the tile, what a CTA does beside steps, its partial
-  // result, a second pass, each split in there.
-  const double step = rows > 16 ? 1.7 : 2.2;
+  // Of an H200, in microseconds: a step by rows of the tile, of which more than 16 run by wgmma; what a CTA
+  // does beside steps, its partial result, a second pass, each split in there.
+  const double step = rows > 16 ? 2.0 : 2.2;
   constexpr double kSetUp = 4, kPartial = 2, kCombine = 8, kSplit = 0.2;
   constexpr int kSms = 132;
   const auto time = [&](int splits) {

@@ -193,7 +193,7 @@ struct ScoreConsumer : Consumer<kType, kObserved> {
         this->release();
         if constexpr (kObserved) this->log_output(step);
         wait_for_wgmma<0>();
-        if constexpr (Shape::kLags) arrive(shared.scores_there());
+        arrive(shared.scores_there());
       }
       turn_to_probs(last);
       multiply_values();
@@ -238,7 +238,7 @@ struct ValueConsumer : Consumer<kType, kObserved> {
     for (int step = 0; step < cta.range.count(); ++step) {
       const bool more = step + 1 < cta.range.count();
       wait(shared.probs_there(), step & 1, "P");
-      if (Shape::kLags && more) wait(shared.scores_there(), step & 1, "the next scores");
+      if (cta.lags && more) wait(shared.scores_there(), step & 1, "the next scores");
       numbers_of_rows(shared.factors(), factor);
       this->rescale(factor);
       wait(shared.full(place.stage, this->part), place.full_parity(), "a part of V");

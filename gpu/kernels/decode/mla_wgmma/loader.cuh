@@ -65,6 +65,9 @@ struct CtaTile {
   DecodeRows rows;
   TileRange range;
   int seqlen_k;
+  /// Others load the same keys beside it: then it is products that bind, and less where the right columns
+  /// wait for the next S, to be multiplied beside its softmax. Else it is loads, which then would begin late.
+  bool lags;
 
   /// @param block_m  rows of a q tile; the CTA's other rows stay empty
   __device__ CtaTile(const KernelArguments& args, const DecodeArguments& decode, int block_m)
@@ -74,6 +77,7 @@ struct CtaTile {
     range = decode.splits.part_of(
         packed_kv_tiles(band, {block_m, Shape::kKeys}, rows.first + rows.count, work.first_block),
         work.split);
+    lags = rows.first + rows.count > block_m;
     rows.count = min(rows.count, block_m);
   }
   __device__ int kv_tile(const KernelArguments& args, int step) const {

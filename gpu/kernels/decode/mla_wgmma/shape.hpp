@@ -31,9 +31,6 @@ struct MlaWgmmaShape {
     return (panel >= kHalfPanels && panel < 2 * kHalfPanels) == (part == 1);
   }
 
-  /// Whether the right columns wait for the next S, so as to be multiplied beside its softmax.
-  static constexpr bool kLags = false;
-
   static constexpr int kPagesAhead = 1;  // tiles
 
   /// Shared memory, offsets in bytes: Q, the stages, P, what rows are rescaled by, and normalised; the pages
