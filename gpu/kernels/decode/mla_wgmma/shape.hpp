@@ -19,9 +19,8 @@ struct MlaWgmmaShape {
 
   static constexpr gpu::sm90::PanelTile q_tile() { return {kRows, MlaShape::kHeadDim}; }
   static constexpr gpu::sm90::PanelTile key_tile() { return {kKeys, MlaShape::kHeadDim}; }
-  static constexpr gpu::sm90::PanelTile value_tile() {
-    return {kKeys, kHalfColumns};
-  }  // a half of key_tile()
+  /// A half of the first kValueDim columns of key_tile().
+  static constexpr gpu::sm90::PanelTile value_tile() { return {kKeys, kHalfColumns}; }
   static constexpr gpu::sm90::PanelTile probs_tile() { return {kRows, kKeys}; }
 
   /// A tile of keys comes in two parts, each of which is used and given back on its own: the panels of the
