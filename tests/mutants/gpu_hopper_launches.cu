@@ -8,6 +8,7 @@
 
 #include "gpu/kernels/decode/launch.cuh"
 #include "gpu/kernels/decode/mla_launch.cuh"
+#include "gpu/kernels/decode/mla_wgmma/instance.cuh"
 #include "gpu/kernels/elementwise/elementwise.hpp"
 #include "gpu/kernels/flash1/flash1.hpp"
 #include "gpu/kernels/flash1_mma/flash1_mma.hpp"

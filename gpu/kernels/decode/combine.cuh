@@ -26,7 +26,7 @@ struct CombineShape {
   static constexpr int kSums = kColumns > 128 ? 2 : 4;
   static constexpr int kAtOnce = kFew ? kFewSplits : 128;  // splits whose LSE is loaded together
   /// Partial results that a thread has asked for: as many as its registers hold.
-  static constexpr int kInFlight = kFew || kColumns > 128 ? 4 : kColumns > 64 ? 12 : 32;
+  static constexpr int kInFlight = kColumns > 256 ? 6 : kFew || kColumns > 128 ? 4 : kColumns > 64 ? 12 : 32;
   static constexpr int kCtasPerSm = kFew ? 1024 / kThreads : 1;
 };
 

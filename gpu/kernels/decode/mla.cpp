@@ -5,6 +5,7 @@
 
 #include "gpu/kernels/decode/choose_splits.hpp"
 #include "gpu/kernels/decode/decode.hpp"
+#include "gpu/kernels/decode/mla_wgmma/shape.hpp"
 #include "gpu/registry/asked_by.hpp"
 
 namespace tilescope {
@@ -15,9 +16,9 @@ namespace {
 /// splits cost beside, the partial results and the second pass, in which a CTA has few splits under way at a
 /// time.
 int mla_splits(const SplitWalks& walks, int rows) {
-  // Of an H200, in microseconds: a step by rows of the tile, what a CTA does beside steps, its partial
-  // result, a second pass, each split in there.
-  const double step = rows > 32 ? 4.2 : rows > 16 ? 2.9 : 2.2;
+  // Of an H200, in microseconds: a step by rows of the tile, of which more than 16 run by wgmma; what a CTA
+  // does beside steps, its partial result, a second pass, each split in there.
+  const double step = rows > 16 ? 2.0 : 2.2;
   constexpr double kSetUp = 4, kPartial = 2, kCombine = 8, kSplit = 0.2;
   constexpr int kSms = 132;
   const auto time = [&](int splits) {
@@ -65,11 +66,20 @@ std::vector<Boxes> MlaDecode::boxes(const TileProgram& program) {
   return by_copies(program, {TensorName::q, TensorName::k});
 }
 
+bool MlaDecode::by_wgmma(const TileProgram& program, const Chip& chip) {
+  return chip.compute_capability == 90 && program.tile.block_m >= MlaWgmmaShape::kLeastRows;
+}
+
+LaunchShape MlaDecode::mma_shape(const TileProgram& program, const Chip& chip) {
+  return {MlaShape::kThreads, MlaShape::on(program.tile.block_m, chip.compute_capability / 10).end()};
+}
+
 LaunchShape MlaDecode::launch_shape(const TileProgram& program, const Chip& chip) {
   if (program.name == PassName::combine) {
     return {Decode::combine_threads(compiled_columns(program.problem.value_dim())), 0};
   }
-  return {MlaShape::kThreads, MlaShape::on(program.tile.block_m, chip.compute_capability / 10).end()};
+  if (by_wgmma(program, chip)) return {MlaWgmmaShape::kThreads, MlaWgmmaShape::end()};
+  return mma_shape(program, chip);
 }
 
 }  // namespace tilescope

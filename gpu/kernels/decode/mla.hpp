@@ -72,6 +72,10 @@ struct MlaDecode {
   static bool first_choice(const AttentionProblem& problem) { return problem.shared_kv; }
   static std::vector<TileShape> tile_choices(const AttentionProblem&, PassName);
   static LaunchShape launch_shape(const TileProgram&, const Chip&);
+  /// Whether the forward pass runs as mla_wgmma/ on a chip.
+  static bool by_wgmma(const TileProgram&, const Chip&);
+  /// Where it does not, or a build has no code for sm_90a.
+  static LaunchShape mma_shape(const TileProgram&, const Chip&);
   static std::vector<Boxes> boxes(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
 

@@ -179,11 +179,20 @@ __device__ __forceinline__ void store_rows(const KernelArguments& args, const De
       row_lse(shared.factors[thread], fabsf(args.softmax_scale), shared.sum(thread));
 }
 
+/// Of which mla_wgmma/ has code for the same device.
+template <int kRows>
+#ifdef TILESCOPE_HAS_SM90
+inline constexpr bool kRunsByWgmma = kRows >= 32 && kComputeCapabilityMajor == 9;
+#else
+inline constexpr bool kRunsByWgmma = false;
+#endif
+
 /// CTA: one split of the keys of one q tile. Grid: args.grid. Dynamic shared memory: MlaShape.
 template <ElementType kType, int kRows, bool kObserved, bool kPaged>
 __global__ __launch_bounds__(MlaShape::kThreads,
                              1) void mla_forward(const __grid_constant__ KernelArguments args,
                                                  const __grid_constant__ DecodeArguments decode) {
+  if constexpr (kRunsByWgmma<kRows>) return;
   constexpr MlaShape kShape = MlaShape::on(kRows, kComputeCapabilityMajor);
   static_assert(4 * kRows * MlaShape::kOutRow <= kShape.p());
   constexpr bool kLoadsAhead = kShape.stages > 1;

@@ -4,6 +4,9 @@
 
 #include "gpu/kernels/decode/combine.cuh"
 #include "gpu/kernels/decode/mla_forward.cuh"
+#ifdef TILESCOPE_HAS_SM90
+#include "gpu/kernels/decode/mla_wgmma/launch.cuh"
+#endif
 #include "gpu/launch/launch.cuh"
 
 namespace tilescope {
@@ -15,16 +18,29 @@ void launch_mla(const TileProgram& program, const KernelArguments& arguments, CU
                                static_cast<int>(problem.batch), static_cast<int>(problem.value_dim())};
   CtaGrid grid = cta_for_each_item(program);
   grid.early = program.name == PassName::combine;
-  const LaunchShape shape = MlaDecode::launch_shape(program, {10 * compute_capability_major()});
-  const auto launch = [&](auto* kernel) {
+  const Chip chip{10 * compute_capability_major()};
+  const auto launch_shaped = [&](auto* kernel, const LaunchShape& shape) {
     launch_ctas(kernel, program.name, grid, shape, stream, arguments, decode);
   };
+  const bool paged = arguments.kv_pages.entries != nullptr, observed = arguments.log.states != nullptr;
   if (program.name == PassName::combine) {
-    return decode.columns <= 256 ? launch(sm80::decode_combine<kType, 256, false>)
-                                 : launch(sm80::decode_combine<kType, MlaShape::kValueDim, false>);
+    const LaunchShape shape = MlaDecode::launch_shape(program, chip);
+    return decode.columns <= 256
+               ? launch_shaped(sm80::decode_combine<kType, 256, false>, shape)
+               : launch_shaped(sm80::decode_combine<kType, MlaShape::kValueDim, false>, shape);
   }
+#ifdef TILESCOPE_HAS_SM90
+  if (MlaDecode::by_wgmma(program, chip)) {
+    constexpr auto kWgmma =
+        kType == ElementType::fp16 ? gpu::sm90::WgmmaType::fp16 : gpu::sm90::WgmmaType::bf16;
+    const auto forward =
+        paged ? (observed ? launch_mla_wgmma<kWgmma, true, true> : launch_mla_wgmma<kWgmma, true, false>)
+              : (observed ? launch_mla_wgmma<kWgmma, false, true> : launch_mla_wgmma<kWgmma, false, false>);
+    return forward(program, arguments, decode, stream);
+  }
+#endif
+  const auto launch = [&](auto* kernel) { launch_shaped(kernel, MlaDecode::mma_shape(program, chip)); };
   const auto forward = [&]<int kRows>() {
-    const bool paged = arguments.kv_pages.entries != nullptr, observed = arguments.log.states != nullptr;
     if (paged) {
       return observed ? launch(sm80::mla_forward<kType, kRows, true, true>)
                       : launch(sm80::mla_forward<kType, kRows, false, true>);

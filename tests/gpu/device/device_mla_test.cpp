@@ -60,6 +60,29 @@ TEST_CASE("gpu:mla-decode: random problems, split and packed in any way, each ti
   }
 }
 
+TEST_CASE("gpu:mla-decode: 16 to 128 heads in tiles of 64 rows, beside sequences of no key and of one") {
+  for (const int heads : {16, 32, 64, 128}) {
+    for (const std::int64_t page_size : {0, 8, 128}) {
+      CAPTURE(heads);
+      CAPTURE(page_size);
+      AttentionProblem problem{.batch = 4,
+                               .heads = heads,
+                               .heads_kv = 1,
+                               .seqlen_q = 1,
+                               .seqlen_k = 330,
+                               .head_dim = 576,
+                               .dtype = heads % 64 == 0 ? ElementType::bf16 : ElementType::fp16,
+                               .key_lengths = {330, 0, 1, 65},
+                               .head_dim_v = 512,
+                               .shared_kv = true};
+      problem.page_size = page_size;
+      ProgramOptions options = mla_options(problem, {Kind::number, page_size == 8 ? 1 : 2}, true);
+      options.set_tile({64, 64});
+      judge_on_device(mla_kernel(), problem, options, Direction::forward, heads != 32);
+    }
+  }
+}
+
 /// Sequences of 100 and 333 keys, of which 20 heads with 4 queries have two q tiles.
 AttentionProblem two_latent_sequences() {
   return {.batch = 2,
