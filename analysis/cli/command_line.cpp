@@ -18,6 +18,7 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
+#include "analysis/cli/interruption.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "common/log.hpp"
 #include "common/nearest_names.hpp"
@@ -161,6 +162,10 @@ int run_command_line(const std::vector<std::string>& argv) {
     return complain(flag ? error.field() + " " + error.allowed() : error.what(), kBadInput);
   } catch (const MachineLacks& error) {
     return complain(error.what(), kMachineLacks);
+  } catch (const Interrupted& end) {
+    complain(end.what(), kCheckFailed);
+    std::signal(end.signal(), SIG_DFL);
+    return std::raise(end.signal());
   } catch (const RankFailure& error) {
     return complain(error.what(), kCheckFailed);
   } catch (const std::bad_alloc&) {

@@ -257,6 +257,8 @@ struct RunRecord {
   std::optional<RecordCost> cost = std::nullopt;  // of simulations
   std::optional<SimulationSource> simulation_of = std::nullopt;
   std::optional<std::string> shard = std::nullopt;  // "I/N": one of N parts of a sweep
+  /// Kernel, direction and problem of what an interruption left unmeasured.
+  std::vector<std::string> missing = {};
   std::vector<RunEntry> runs;
   bool operator==(const RunRecord&) const = default;
 };

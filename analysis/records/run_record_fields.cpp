@@ -301,6 +301,7 @@ static void list(Fields& fields, Of<Fields, RunRecord>& record) {
   fields.optional("cost", Part<RecordCost>{}, record.cost);
   fields.optional("simulation_of", Part<SimulationSource>{}, record.simulation_of);
   fields.optional("shard", Text{}, record.shard);
+  fields.items_if_any("missing", Text{}, record.missing);
   fields.items("runs", Part<RunEntry>{}, record.runs);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled once for each instruction set (see HWY_DISABLED_TARGETS in CMakeLists.txt); the best one that the
-// machine has is chosen at run time.
+// Where 2^x is in it. Compiled once for each instruction set (see HWY_DISABLED_TARGETS in CMakeLists.txt);
+// the best one that the machine has is chosen at run time.
 #include "cpu_ref/primitives/tile_math.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -194,17 +194,6 @@ void OnlineSoftmaxInPairs(float* scores, std::ptrdiff_t stride, int keys, int qu
                   InPairs{words, words_stride});
 }
 
-float RowMaximum(const float* values, std::int64_t count, float start) {
-  const Floats d;
-  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  auto maximum = hn::Set(d, start);
-  std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) maximum = hn::Max(maximum, hn::LoadU(d, values + i));
-  float result = hn::GetLane(hn::MaxOfLanes(d, maximum));
-  for (; i < count; ++i) result = values[i] > result ? values[i] : result;
-  return result;
-}
-
 /// Calls step(vector) on values[0, count) in place, a partial last vector through a buffer.
 template <typename Step>
 HWY_INLINE void for_each_vector(float* values, std::int64_t count, Step&& step) {
@@ -250,48 +239,6 @@ void ProbsFromLse(float* scores, std::ptrdiff_t stride, int rows, int cols, floa
   }
 }
 
-void ScoresGradient(const float* probs, float* dprobs, std::ptrdiff_t stride, int rows, int cols,
-                    const float* delta, Queries queries) {
-  const Floats d;
-  const int lanes = static_cast<int>(hn::Lanes(d));
-  for (int row = 0; row < rows; ++row) {
-    const float* p = probs + row * stride;
-    float* dp = dprobs + row * stride;
-    for (int col = 0; col < cols; col += lanes) {
-      const auto shift = queries == Queries::columns ? hn::LoadU(d, delta + col) : hn::Set(d, delta[row]);
-      hn::StoreU(hn::Mul(hn::LoadU(d, p + col), hn::Sub(hn::LoadU(d, dp + col), shift)), d, dp + col);
-    }
-  }
-}
-
-void ScaleValues(float* values, float factor, std::int64_t count) {
-  const auto f = hn::Set(Floats(), factor);
-  for_each_vector(values, count, [&](Vector value, std::int64_t) HWY_ATTR { return hn::Mul(value, f); });
-}
-
-void MultiplyValues(float* values, const float* factors, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) values[i] *= factors[i];
-}
-
-void AddValues(float* sums, const float* values, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) sums[i] += values[i];
-}
-
-void BlendValues(float a, float* out, float b, const float* in, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) out[i] = a * out[i] + b * in[i];
-}
-
-float DotProduct(const float* a, const float* b, std::int64_t count) {
-  const Floats d;
-  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  auto sum = hn::Zero(d);
-  std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) sum = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sum);
-  float result = hn::GetLane(hn::SumOfLanes(d, sum));
-  for (; i < count; ++i) result += a[i] * b[i];
-  return result;
-}
-
 void Exp2Values(float* values, std::int64_t count) {
   for_each_vector(values, count, [](Vector x, std::int64_t) HWY_ATTR { return exp2_vector(x); });
 }
@@ -305,15 +252,8 @@ namespace tilescope {
 
 HWY_EXPORT(OnlineSoftmax);
 HWY_EXPORT(OnlineSoftmaxInPairs);
-HWY_EXPORT(RowMaximum);
 HWY_EXPORT(Exp2Row);
 HWY_EXPORT(ProbsFromLse);
-HWY_EXPORT(ScoresGradient);
-HWY_EXPORT(ScaleValues);
-HWY_EXPORT(MultiplyValues);
-HWY_EXPORT(AddValues);
-HWY_EXPORT(BlendValues);
-HWY_EXPORT(DotProduct);
 HWY_EXPORT(Exp2Values);
 
 void online_softmax(float* scores, std::ptrdiff_t stride, int keys, int queries, SoftmaxScale scale,
@@ -326,34 +266,12 @@ void online_softmax_in_pairs(float* scores, std::ptrdiff_t stride, int keys, int
   HWY_DYNAMIC_DISPATCH(OnlineSoftmaxInPairs)
   (scores, stride, keys, queries, scale, row_max, row_sum, rescale, words, words_stride);
 }
-float row_maximum(const float* values, std::int64_t count, float start) {
-  return HWY_DYNAMIC_DISPATCH(RowMaximum)(values, count, start);
-}
 float exp2_row(float* values, std::int64_t count, SoftmaxScale scale, float row_max) {
   return HWY_DYNAMIC_DISPATCH(Exp2Row)(values, count, scale, row_max);
 }
 void probs_from_lse(float* scores, std::ptrdiff_t stride, int rows, int cols, float scale_log2,
                     const float* lse_log2, Queries queries) {
   HWY_DYNAMIC_DISPATCH(ProbsFromLse)(scores, stride, rows, cols, scale_log2, lse_log2, queries);
-}
-void scores_gradient(const float* probs, float* dprobs, std::ptrdiff_t stride, int rows, int cols,
-                     const float* delta, Queries queries) {
-  HWY_DYNAMIC_DISPATCH(ScoresGradient)(probs, dprobs, stride, rows, cols, delta, queries);
-}
-void scale_values(float* values, float factor, std::int64_t count) {
-  HWY_DYNAMIC_DISPATCH(ScaleValues)(values, factor, count);
-}
-void multiply_values(float* values, const float* factors, std::int64_t count) {
-  HWY_DYNAMIC_DISPATCH(MultiplyValues)(values, factors, count);
-}
-void add_values(float* sums, const float* values, std::int64_t count) {
-  HWY_DYNAMIC_DISPATCH(AddValues)(sums, values, count);
-}
-void blend_values(float a, float* out, float b, const float* in, std::int64_t n) {
-  HWY_DYNAMIC_DISPATCH(BlendValues)(a, out, b, in, n);
-}
-float dot_product(const float* a, const float* b, std::int64_t count) {
-  return HWY_DYNAMIC_DISPATCH(DotProduct)(a, b, count);
 }
 void exp2_values(float* values, std::int64_t count) { HWY_DYNAMIC_DISPATCH(Exp2Values)(values, count); }
 

@@ -8,8 +8,10 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "cpu_ref/numeric/random_inputs.hpp"
@@ -29,8 +31,10 @@ class Timed {
   virtual void run() = 0;
 
   const std::string& name() const { return name_; }
-  /// Runs once, to touch all memory, and from how long that took chooses the iterations of a sample.
+  /// Runs once, to touch all memory, and from how long that took chooses the iterations of a sample; it does
+  /// so before its first samples.
   void warm_up(double sample_seconds) {
+    if (iterations_ > 0) return;
     run();
     const Clock::time_point start = Clock::now();
     run();
@@ -41,7 +45,7 @@ class Timed {
 
  private:
   std::string name_;
-  std::int64_t iterations_ = 1;
+  std::int64_t iterations_ = 0;
 };
 
 class TimedKernel : public Timed {
@@ -97,19 +101,24 @@ class Collector : public benchmark::BenchmarkReporter {
   std::map<std::string, std::vector<double>> samples_s;  // by the registered name
 };
 
-/// One sample. The threads of another library may still spin for work when it starts: it lets them go to
-/// sleep and wakes its own.
+/// One sample, which is none once something failed or was stopped: Google Benchmark takes its iterations all
+/// the same. The threads of another library may still spin for work when it starts: it lets them go to sleep
+/// and wakes its own.
 void sample(benchmark::State& state, Timed& timed, const BenchmarkSettings& settings,
             std::exception_ptr& failure) {
-  try {
-    if (settings.on_sample) settings.on_sample(timed.name());
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    timed.run();
-    for (auto _ : state) timed.run();
-  } catch (...) {
-    failure = std::current_exception();
-    state.SkipWithError("failed");
-  }
+  if (settings.on_sample) settings.on_sample(timed.name());
+  bool goes_on = !failure && !settings.stopped();
+  const auto run = [&] {
+    try {
+      if (goes_on) timed.run();
+    } catch (...) {
+      failure = std::current_exception();
+      goes_on = false;
+    }
+  };
+  if (goes_on) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  run();
+  for (auto _ : state) run();
 }
 
 /// In this order samples of one benchmark lie far apart in time.
@@ -124,50 +133,91 @@ void initialise_library() {
   static_cast<void>(done);
 }
 
-}  // namespace
+/// The threads that a kernel may use are set as they were when this ends.
+struct UsualThreads {
+  int threads = omp_get_max_threads();
+  ~UsualThreads() { omp_set_num_threads(threads); }
+};
 
-BenchmarkResults run_benchmarks(const std::vector<BenchmarkCase>& cases, const BenchmarkSettings& settings) {
-  const int usual_threads = omp_get_max_threads();
-  BenchmarkResults results;
-  const std::optional<BlasLibrary> blas = BlasLibrary::open();
-  std::vector<std::unique_ptr<Timed>> all;
-  for (const BenchmarkCase& c : cases) all.push_back(std::make_unique<TimedKernel>(c));
-  if (blas) {
-    results.product_library = blas->description();
-    for (const BenchmarkCase& c : cases) {
-      const auto same = [&](const ProductTimes& times) { return times.threads == c.threads; };
-      if (std::any_of(results.products.begin(), results.products.end(), same)) continue;
-      const std::int64_t side = settings.product_side;
-      results.products.push_back({c.threads, 2 * side * side * side, {}, measured_fma_rate(c.threads)});
-      all.push_back(std::make_unique<TimedProduct>(*blas, settings.product_side, c.threads));
-    }
+/// Those that are timed in turn, and how often each: their samples, or nothing where they were stopped.
+using Repeated = std::vector<std::pair<Timed*, int>>;
+std::optional<std::vector<std::vector<double>>> time_interleaved(const Repeated& all,
+                                                                 const BenchmarkSettings& settings) {
+  for (const auto& [timed, repetitions] : all) {
+    if (settings.stopped()) return std::nullopt;
+    timed->warm_up(settings.sample_seconds);
   }
-
   std::exception_ptr failure;
-  initialise_library();
   for (std::size_t i = 0; i < all.size(); ++i) {
-    Timed& timed = *all[i];
-    timed.warm_up(settings.sample_seconds);
+    Timed& timed = *all[i].first;
     benchmark::RegisterBenchmark(
         std::to_string(i).c_str(),
         [&timed, &settings, &failure](benchmark::State& state) { sample(state, timed, settings, failure); })
         ->Iterations(timed.iterations())
-        ->Repetitions(settings.repetitions)
+        ->Repetitions(all[i].second)
         ->UseRealTime();
   }
   Collector collector;
   benchmark::RunSpecifiedBenchmarks(&collector);
   benchmark::ClearRegisteredBenchmarks();
-  omp_set_num_threads(usual_threads);
   if (failure) std::rethrow_exception(failure);
-
+  if (settings.stopped()) return std::nullopt;
+  std::vector<std::vector<double>> samples_s;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    std::vector<double>& samples = collector.samples_s[std::to_string(i)];
-    if (i < cases.size()) {
-      results.samples_s.push_back(std::move(samples));
-    } else {
-      results.products[i - cases.size()].samples_s = std::move(samples);
+    samples_s.push_back(std::move(collector.samples_s[std::to_string(i)]));
+  }
+  return samples_s;
+}
+
+/// The products of each thread count that a case has, without samples yet.
+std::vector<ProductTimes> products_beside(const std::vector<BenchmarkCase>& cases, std::int64_t side) {
+  std::vector<ProductTimes> products;
+  for (const BenchmarkCase& c : cases) {
+    const auto same = [&](const ProductTimes& times) { return times.threads == c.threads; };
+    if (std::any_of(products.begin(), products.end(), same)) continue;
+    products.push_back({c.threads, 2 * side * side * side, {}, measured_fma_rate(c.threads)});
+  }
+  return products;
+}
+
+}  // namespace
+
+BenchmarkResults run_benchmarks(const std::vector<BenchmarkCase>& cases, const BenchmarkSettings& settings) {
+  const UsualThreads usual;
+  BenchmarkResults results;
+  const std::optional<BlasLibrary> blas = BlasLibrary::open();
+  std::vector<std::unique_ptr<Timed>> products;
+  if (blas) {
+    results.product_library = blas->description();
+    results.products = products_beside(cases, settings.product_side);
+    for (const ProductTimes& times : results.products) {
+      products.push_back(std::make_unique<TimedProduct>(*blas, settings.product_side, times.threads));
     }
+  }
+  initialise_library();
+  const auto groups = groups_of(cases);
+  const auto rounded_up = [&](std::size_t group) {  // samples of a product before that group
+    return (group * static_cast<std::size_t>(settings.repetitions) + groups.size() - 1) / groups.size();
+  };
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    std::vector<std::unique_ptr<Timed>> kernels;
+    Repeated all;
+    for (const BenchmarkCase& c : groups[group]) {
+      kernels.push_back(std::make_unique<TimedKernel>(c));
+      all.emplace_back(kernels.back().get(), settings.repetitions);
+    }
+    const auto of_product = static_cast<int>(rounded_up(group + 1) - rounded_up(group));
+    for (const auto& product : products) {
+      if (of_product > 0) all.emplace_back(product.get(), of_product);
+    }
+    auto samples_s = time_interleaved(all, settings);
+    if (!samples_s) break;
+    for (std::size_t i = kernels.size(); i < samples_s->size(); ++i) {
+      std::vector<double>& of_all = results.products[i - kernels.size()].samples_s;
+      of_all.insert(of_all.end(), (*samples_s)[i].begin(), (*samples_s)[i].end());
+    }
+    samples_s->resize(kernels.size());
+    std::move(samples_s->begin(), samples_s->end(), std::back_inserter(results.samples_s));
   }
   return results;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct BenchmarkSettings {
   int product_side = 2048;      // of the matrices of the product
   /// Called before each sample with what it times.
   std::function<void(const std::string&)> on_sample = {};
+  /// Asked between samples: whether to end with the groups that are whole.
+  std::function<bool()> stopped = [] { return false; };
 };
 
 /// Matrix products of one thread count.
@@ -37,13 +40,29 @@ struct ProductTimes {
 };
 
 struct BenchmarkResults {
-  std::vector<std::vector<double>> samples_s;  // by case
+  std::vector<std::vector<double>> samples_s;  // by case; the last ones are missing where it was stopped
   std::string product_library;                 // empty: no BLAS library was found
   std::vector<ProductTimes> products;          // one a thread count
 };
 
-/// Runs the cases through Google Benchmark, their samples and those of the products in random order, so that
-/// a machine that slows down slows all of them. Inputs are random; each case runs once before it is timed.
+/// The cases one after the other in groups that share a problem and a direction: what is compared with each
+/// other.
+inline std::vector<std::span<const BenchmarkCase>> groups_of(std::span<const BenchmarkCase> cases) {
+  std::vector<std::span<const BenchmarkCase>> groups;
+  for (std::size_t begin = 0, end = 0; begin < cases.size(); begin = end) {
+    const auto shares = [&](const BenchmarkCase& c) {
+      return c.problem == cases[begin].problem && c.direction == cases[begin].direction;
+    };
+    while (end < cases.size() && shares(cases[end])) ++end;
+    groups.push_back(cases.subspan(begin, end - begin));
+  }
+  return groups;
+}
+
+/// Runs the cases through Google Benchmark, group after group, so that those which were timed before an
+/// interruption are whole. A machine that slows down slows all of a group: its samples are taken in random
+/// order, and those of the products among the samples of all groups. Inputs are random; each case runs once
+/// before it is timed.
 /// @throws what a kernel throws; MachineLacks in a build without Google Benchmark
 BenchmarkResults run_benchmarks(const std::vector<BenchmarkCase>& cases, const BenchmarkSettings& settings);
 

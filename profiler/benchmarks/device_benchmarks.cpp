@@ -18,23 +18,14 @@ void add_round(DeviceTimes& times, const std::vector<double>& samples_s, int thr
   times.throttled += throttled;
 }
 
-/// The cases from `begin` on that share its problem and direction.
-std::size_t end_of_group(const std::vector<BenchmarkCase>& cases, std::size_t begin) {
-  std::size_t end = begin + 1;
-  while (end < cases.size() && cases[end].problem == cases[begin].problem &&
-         cases[end].direction == cases[begin].direction) {
-    ++end;
-  }
-  return end;
-}
-
 /// One problem and direction, on every kernel that the cases name and on every peer.
 class Group {
  public:
   Group(const ColdTimer& timer, const DeviceBenchmarkSettings& settings)
       : timer_(timer), settings_(settings) {}
 
-  void run(std::span<const BenchmarkCase> cases, std::span<DeviceTimes> times, std::vector<PeerTimes>& peers,
+  /// Whether all rounds were timed.
+  bool run(std::span<const BenchmarkCase> cases, std::span<DeviceTimes> times, std::vector<PeerTimes>& peers,
            PeerProcess* process) {
     std::vector<std::unique_ptr<PassRunner>> prepared;
     for (std::size_t i = 0; i < cases.size(); ++i) {
@@ -50,12 +41,14 @@ class Group {
     for (int round = 0; round < settings_.rounds; ++round) {
       for (std::size_t i = 0; i < cases.size(); ++i) {
         announce(std::string(cases[i].kernel->name));
+        if (settings_.stopped()) return false;
         if (!prepared[i]) continue;
         std::this_thread::sleep_for(settings_.rest);
         time_case(*prepared[i], times[i]);
       }
       for (PeerTimes& peer : peers) {
         announce(peer.peer);
+        if (settings_.stopped()) return false;
         if (!peer.times.lacks.empty()) continue;
         std::this_thread::sleep_for(settings_.rest);
         const PeerAnswer answer = process->time(peer.peer, peer.problem, peer.direction, settings_.timing);
@@ -67,6 +60,7 @@ class Group {
     for (const auto& one : prepared) {
       if (one) one->check();
     }
+    return !settings_.stopped();  // which may have ended a peer's process
   }
 
  private:
@@ -96,18 +90,16 @@ DeviceBenchmarkResults run_device_benchmarks(const std::vector<BenchmarkCase>& c
   DeviceBenchmarkResults results;
   results.device = device.name();
   results.driver = device.driver_version();
-  results.times.resize(cases.size());
-  for (std::size_t begin = 0, end = 0; begin < cases.size(); begin = end) {
-    end = end_of_group(cases, begin);
+  for (const std::span<const BenchmarkCase> group : groups_of(cases)) {
+    std::vector<DeviceTimes> times(group.size());
     std::vector<PeerTimes> group_peers;
     if (peers) {
       for (const std::string& name : peers->names()) {
-        group_peers.push_back({name, cases[begin].problem, cases[begin].direction, {}});
+        group_peers.push_back({name, group.front().problem, group.front().direction, {}});
       }
     }
-    Group(timer, settings)
-        .run(std::span(cases).subspan(begin, end - begin),
-             std::span(results.times).subspan(begin, end - begin), group_peers, peers);
+    if (!Group(timer, settings).run(group, times, group_peers, peers)) break;
+    std::move(times.begin(), times.end(), std::back_inserter(results.times));
     for (PeerTimes& peer : group_peers) {
       if (!peer.times.samples_s.empty()) results.peers.push_back(std::move(peer));
     }

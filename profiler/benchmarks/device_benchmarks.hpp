@@ -27,6 +27,8 @@ struct DeviceBenchmarkSettings {
   std::chrono::milliseconds rest{30};
   /// Called before each round of each kernel or peer with what it times.
   std::function<void(const std::string&)> on_sample = {};
+  /// Asked before each of them: whether to end with the groups that are whole.
+  std::function<bool()> stopped = [] { return false; };
 };
 
 /// What was seen of one kernel or peer: samples, or why there are none.
@@ -48,7 +50,7 @@ struct PeerTimes {
 
 struct DeviceBenchmarkResults {
   std::string device, driver;      // "NVIDIA H200"; of CUDA that the driver supports, "13.0"
-  std::vector<DeviceTimes> times;  // by case
+  std::vector<DeviceTimes> times;  // by case; the last ones are missing where it was stopped
   std::vector<PeerTimes> peers;
 };
 

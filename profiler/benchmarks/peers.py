@@ -12,6 +12,7 @@ import contextlib
 import json
 import math
 import os
+import signal
 import statistics
 import sys
 
@@ -20,6 +21,7 @@ def without(package):
     return {"lacks": f"python3 has no {package}; a Python environment with PyTorch for CUDA would bring it"}
 
 
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's, whose end is this one's
 # The libraries' own messages must not come between the answers.
 ANSWERS = os.fdopen(os.dup(1), "w", buffering=1)
 os.dup2(2, 1)

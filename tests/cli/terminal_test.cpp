@@ -8,6 +8,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "analysis/records/run_record.hpp"
 #include "tests/cli/program.hpp"
 #include "tests/paths.hpp"
 
@@ -118,6 +119,57 @@ TEST_CASE(
     CHECK(said.find("tilescope: interrupted; no file is left half written\n") != std::string::npos);
   }
   CHECK_FALSE(std::filesystem::exists(results));
+}
+
+TEST_CASE("an interrupted bench keeps what is whole, and no reader takes its record for that of all") {
+  struct Stop {
+    const char* name;
+    int number;
+    const char* seen;  // in the log, before the signal is sent
+  };
+  constexpr const char* kSeveral = "timing [0-9]*[0-9][0-9]/";
+  for (const Stop& stop :
+       {Stop{"INT", SIGINT, kSeveral}, Stop{"TERM", SIGTERM, kSeveral}, Stop{"INT", SIGINT, "timing 1/"}}) {
+    CAPTURE(stop.name);
+    CAPTURE(stop.seen);
+    const TemporaryFolder folder;
+    const std::string at = folder.path().string() + "/", log = at + "log";
+    const std::string shell = std::string(": >") + log +
+                              "; env --default-signal=INT " TILESCOPE_PROGRAM
+                              " bench --heads 1 --head-dim 8 --sweep seqlen=8..128 --sweep causal=no,yes "
+                              "--seconds 0.01 --log-level info"
+                              " --log-file " +
+                              log + " --json " + at + "part.json --csv " + at + "part.csv --plot " + at +
+                              "part.svg >" + at + "said 2>&1 & for i in $(seq 600); do grep -q \"" +
+                              stop.seen + "\" " + log + " && break; sleep 0.1; done; kill -" + stop.name +
+                              " $!; wait $!";
+    CHECK(WEXITSTATUS(std::system(("bash -c '" + shell + "'").c_str())) == 128 + stop.number);
+    const std::string said = written_to(at + "said");
+    CAPTURE(said);
+    if (stop.seen != kSeveral) {
+      CHECK(contains(said, "nothing is written"));
+      CHECK_FALSE(std::filesystem::exists(at + "part.json"));
+      continue;
+    }
+    const RunRecord record = read_run_record(at + "part.json");
+    std::size_t passes = 0;
+    for (const RunEntry& run : record.runs) {
+      passes += run.passes.size();
+      for (const PassRecord& pass : run.passes) CHECK(pass.time->samples == 5);
+    }
+    CHECK(passes > 0);
+    CHECK_FALSE(record.missing.empty());
+    CHECK(passes + record.missing.size() == 20);  // five lengths, two masks, two directions
+    CHECK(contains(said, std::to_string(record.missing.size()) + " measurements left out"));
+    CHECK(record.missing.back() == "cpu:flash2, backward, B1 H1 N128 D8 fp32 causal");
+    CHECK(std::filesystem::exists(at + "part.csv"));
+    CHECK_FALSE(std::filesystem::exists(at + "part.svg"));
+    const ProgramResult diff = run_program({"diff", at + "part.json", at + "part.json"});
+    CHECK(diff.exit_code == 2);
+    CHECK(contains(diff.err, record.missing.front()));
+    CHECK(run_program({"report", at + "part.json", "--out", at + "report"}).exit_code == 0);
+    CHECK(contains(written_to(at + "report/report.md"), "Are the records whole?"));
+  }
 }
 
 TEST_CASE("tables fit 100 columns") {

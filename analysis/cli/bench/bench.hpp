@@ -83,9 +83,16 @@ struct BenchArguments {
 std::vector<RowsJob> rows_jobs(const std::vector<BenchmarkCase>& cases);
 
 /// @param steps  of the progress that is shown, 0: not known
+/// A first interruption ends it after the groups that are whole.
 DeviceBenchmarkResults time_on_device(const std::vector<BenchmarkCase>& cases,
                                       DeviceBenchmarkSettings settings, PeerProcess* peers,
                                       std::int64_t steps, const CommandContext& context);
+
+/// Leaves of `cases` those that were timed, and returns the others: kernel, direction and problem.
+std::vector<std::string> take_missing(std::vector<BenchmarkCase>& cases, std::size_t timed);
+/// Where an interruption came: ends as the signal would have, with what is kept.
+/// @throws Interrupted
+void end_if_interrupted(std::size_t missing, bool anything_kept);
 
 /// Times every choice of the kernels and keeps the fastest; the exit code.
 /// @throws BadInput for options that leave no choice; MachineLacks

@@ -11,7 +11,9 @@
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/distributed/distributed.hpp"
 #include "analysis/cli/help/help_text.hpp"
+#include "analysis/cli/interruption.hpp"
 #include "analysis/cli/options/parse_text.hpp"
+#include "analysis/cli/text_table.hpp"
 #include "analysis/model/counts/tensor_bytes.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/records/run_record.hpp"
@@ -32,31 +34,70 @@ DeviceBenchmarkResults time_on_device(const std::vector<BenchmarkCase>& cases,
                                       std::int64_t steps, const CommandContext& context) {
   Progress progress(context, "timing", steps);
   settings.on_sample = [&](const std::string& name) { progress.step(name); };
+  settings.stopped = [] { return Interruption::came() != 0; };
   return run_device_benchmarks(cases, settings, peers);
+}
+
+std::vector<std::string> take_missing(std::vector<BenchmarkCase>& cases, std::size_t timed) {
+  std::vector<std::string> missing;
+  for (std::size_t i = timed; i < cases.size(); ++i) {
+    const BenchmarkCase& c = cases[i];
+    missing.push_back(fmt::format("{}, {}, {}", c.kernel->name, to_string(c.direction), describe(c.problem)));
+  }
+  cases.resize(timed);
+  return missing;
+}
+
+void end_if_interrupted(std::size_t missing, bool anything_kept) {
+  if (Interruption::came() == 0) return;
+  throw Interrupted(Interruption::came(),
+                    anything_kept ? fmt::format("interrupted; {} left out", counted(missing, "measurement"))
+                                  : "interrupted before a measurement was complete; nothing is written");
 }
 
 namespace {
 
 bool times_device(const BenchmarkCase& c) { return c.kernel->on_gpu(); }
 
-void bench_cpu(const std::vector<BenchmarkCase>& cases, BenchmarkSettings settings,
-               const CommandContext& context, RunRecord& record) {
-  std::int64_t bytes = 0;
-  for (const BenchmarkCase& c : cases) bytes += tensor_bytes(*c.kernel, c.problem, c.direction, c.options);
-  require_memory(bytes, "these benchmarks");
+/// What a command line asks to be timed, and what has come of it.
+struct BenchRun {
+  const BenchArguments& arguments;
+  const CommandContext& context;
+  RunRecord record;
+
+  void take(BenchReport report) {
+    context.print(report.text);
+    std::move(report.runs.begin(), report.runs.end(), std::back_inserter(record.runs));
+  }
+  void on_cpu(std::vector<BenchmarkCase> cases, BenchmarkSettings settings);
+  void on_device(std::vector<BenchmarkCase> cases, const DeviceBenchmarkSettings& settings);
+  /// Whether there are cases that were timed; the others are noted as missing.
+  bool any_timed(std::vector<BenchmarkCase>& cases, std::size_t timed) {
+    const std::vector<std::string> missing = take_missing(cases, timed);
+    record.missing.insert(record.missing.end(), missing.begin(), missing.end());
+    return !cases.empty();
+  }
+};
+
+void BenchRun::on_cpu(std::vector<BenchmarkCase> cases, BenchmarkSettings settings) {
+  std::int64_t most = 0;
+  for (const auto& group : groups_of(cases)) {
+    std::int64_t bytes = 0;
+    for (const BenchmarkCase& c : group) bytes += tensor_bytes(*c.kernel, c.problem, c.direction, c.options);
+    most = std::max(most, bytes);
+  }
+  require_memory(most, "these benchmarks");
   BenchmarkResults results;
   {
     Progress progress(context, "timing", settings.repetitions * static_cast<std::int64_t>(cases.size() + 1));
     settings.on_sample = [&](const std::string& name) { progress.step(name); };
+    settings.stopped = [] { return Interruption::came() != 0; };
     results = run_benchmarks(cases, settings);
   }
-  BenchReport report = cpu_report(cases, results, settings);
-  context.print(report.text);
-  std::move(report.runs.begin(), report.runs.end(), std::back_inserter(record.runs));
+  if (any_timed(cases, results.samples_s.size())) take(cpu_report(cases, results, settings));
 }
 
-void bench_device(const std::vector<BenchmarkCase>& cases, const DeviceBenchmarkSettings& settings,
-                  const BenchArguments& arguments, const CommandContext& context, RunRecord& record) {
+void BenchRun::on_device(std::vector<BenchmarkCase> cases, const DeviceBenchmarkSettings& settings) {
   std::unique_ptr<PeerProcess> peers;
   if (arguments.peers) {
     try {
@@ -70,13 +111,12 @@ void bench_device(const std::vector<BenchmarkCase>& cases, const DeviceBenchmark
   const DeviceBenchmarkResults results = time_on_device(cases, settings, peers.get(), 0, context);
   record.machine.name = results.device;
   record.machine.cuda = results.driver;
-  BenchReport report = device_report(cases, results);
-  context.print(report.text);
+  if (!any_timed(cases, results.times.size())) return;
+  take(device_report(cases, results));
   if (peers) context.print(fmt::format("Peers: {}, in the same run.\n", peers->versions()));
   if (peers && arguments.sweep.drawn()) {
-    context.print(strata_table(strata_of(report.runs, std::string(cases.front().kernel->name))));
+    context.print(strata_table(strata_of(record.runs, std::string(cases.front().kernel->name))));
   }
-  std::move(report.runs.begin(), report.runs.end(), std::back_inserter(record.runs));
 }
 
 /// --gpus: the problems shared by GPUs.
@@ -155,17 +195,22 @@ int bench(BenchArguments& arguments, const CommandContext& context) {
   }
   for (const BenchmarkCase& c : device_cases) require_runnable(*c.kernel);
   if (!arguments.rows.judge(jobs, context)) return kCheckFailed;
-  RunRecord record = start_record(context.argv);
-  if (!device_cases.empty()) bench_device(device_cases, on_devices, arguments, context, record);
-  if (!plan.cases.empty()) bench_cpu(plan.cases, on_cpu, context, record);
+  BenchRun run{arguments, context, start_record(context.argv)};
+  RunRecord& record = run.record;
+  const Interruption interruption;
+  if (!device_cases.empty()) run.on_device(device_cases, on_devices);
+  if (!plan.cases.empty()) run.on_cpu(plan.cases, on_cpu);
+  if (record.runs.empty()) end_if_interrupted(record.missing.size(), false);
   for (const std::string& line : plan.left_out) {
     log_text(LogLevel::warning, [&] { return "left out: " + line; });
     context.print("left out: " + line + "\n");
   }
   arguments.rows.note_in(record.runs);
   if (!arguments.csv.empty()) write_file_atomically("--csv", arguments.csv, bench_csv(record));
-  if (!arguments.plot.empty()) write_file_atomically("--plot", arguments.plot, bench_plot(record));
+  const bool whole = record.missing.empty();  // a figure would not say so
+  if (!arguments.plot.empty() && whole) write_file_atomically("--plot", arguments.plot, bench_plot(record));
   context.write_record(record);
+  end_if_interrupted(record.missing.size(), true);
   return kFine;
 }
 

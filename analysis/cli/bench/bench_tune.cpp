@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "analysis/cli/interruption.hpp"
 #include "analysis/model/counts/run_summary.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/records/run_record.hpp"
@@ -211,12 +212,13 @@ void log_pruned(const std::vector<TuningTask>& tasks) {
   }
 }
 
-/// The fastest of each task. @param results  of the tasks' cases, one after the other
+/// The fastest of each task that was timed. @param results  of the tasks' cases, one after the other
 std::vector<TileChoice> fastest_choices(const std::vector<TuningTask>& tasks,
                                         const DeviceBenchmarkResults& results, const std::string& device) {
   std::vector<TileChoice> choices;
   std::size_t next = 0;
   for (const TuningTask& task : tasks) {
+    if (next + task.cases.size() > results.times.size()) break;
     std::vector<std::vector<double>> samples_s;
     for (std::size_t i = 0; i < task.cases.size(); ++i) samples_s.push_back(results.times[next++].samples_s);
     choices.push_back(choose_tile(task, samples_s, device));
@@ -239,7 +241,7 @@ int tune(BenchArguments& arguments, const DeviceBenchmarkSettings& settings, con
   const CreatedFolders created =
       require_writable_folder("--tune-file", std::filesystem::absolute(path).parent_path().string());
 
-  const std::vector<TuningTask> tasks = all_tuning_tasks(arguments, subjects, kernels, device.chip);
+  std::vector<TuningTask> tasks = all_tuning_tasks(arguments, subjects, kernels, device.chip);
   if (tasks.empty()) {
     context.print("These kernels have one tile shape each on these problems: there is nothing to choose.\n");
     return kFine;
@@ -250,8 +252,12 @@ int tune(BenchArguments& arguments, const DeviceBenchmarkSettings& settings, con
   for (const TuningTask& task : tasks) cases.insert(cases.end(), task.cases.begin(), task.cases.end());
   if (!arguments.rows.judge(rows_jobs(cases), context)) return kCheckFailed;
   const auto steps = settings.rounds * static_cast<std::int64_t>(cases.size());
+  const Interruption interruption;
   const DeviceBenchmarkResults results = time_on_device(cases, settings, nullptr, steps, context);
   const std::vector<TileChoice> choices = fastest_choices(tasks, results, device.name);
+  const std::size_t missing = cases.size() - results.times.size();
+  if (choices.empty()) end_if_interrupted(missing, false);
+  tasks.resize(choices.size());
   for (const TileChoice& choice : choices) table.put(choice);
   write_file_atomically("--tune-file", path, to_json_text(table));
   context.print(tuning_table(choices));
@@ -259,6 +265,7 @@ int tune(BenchArguments& arguments, const DeviceBenchmarkSettings& settings, con
   context.print(fmt::format("\nOn {}, L2 cold. Kept in {}; TILESCOPE_DISABLE_AUTOTUNE=1 leaves it unread.\n",
                             device.name, path));
   context.write_json(to_json_text(table));
+  end_if_interrupted(missing, true);
   return kFine;
 }
 

@@ -5,6 +5,8 @@
 #include <array>
 #include <numeric>
 
+#include "analysis/model/counts/covered_rows.hpp"
+
 namespace tilescope {
 namespace {
 
@@ -40,73 +42,6 @@ double dense_flops(const AttentionProblem& p, Products products) {
          static_cast<double>(p.seqlen_k) * static_cast<double>(p.depth_of(products));
 }
 
-/// Rows of the matrix that the tiles [begin, end) cover.
-std::int64_t covered_rows(int begin, int end, int tile_rows, std::int64_t rows) {
-  if (end <= begin) return 0;
-  const auto edge = [&](int tile) { return std::min(rows, static_cast<std::int64_t>(tile) * tile_rows); };
-  return edge(end) - edge(begin);
-}
-
-/// Rows and (row, column) areas that one head's CTAs touch, by sums over the blocks of the owned axis.
-struct HeadSums {
-  std::int64_t owned_rows = 0;  // every block once
-  std::int64_t prologues = 0;   // that are run, in all splits
-  std::int64_t busy_rows = 0;   // blocks with a visible inner tile, or all when the pass has no inner tiles
-  std::int64_t prologue_rows = 0;    // the same once for each split that has one
-  std::int64_t owned_step_rows = 0;  // the owned tile's rows, at each slice of its inner tiles
-  std::int64_t inner_step_rows = 0;  // the rows of these slices
-  std::int64_t inner_rows = 0;       // distinct inner rows
-  std::int64_t area = 0;             // entries of visited tiles, clipped to the matrix
-};
-
-/// @param batch  entry
-/// @param key_rows  of the tensor: all, or those that are no padding
-HeadSums head_sums(const TileProgram& program, std::int64_t batch, std::int64_t key_rows) {
-  const AttentionProblem& p = program.problem;
-  const bool q_axis = program.axis == Axis::q;
-  const TileShape tile = program.access_tile();
-  const int owned_size = q_axis ? tile.block_m : tile.block_n;
-  const int inner_size = q_axis ? tile.block_n : tile.block_m;
-  const std::int64_t owned_total = q_axis ? program.q_rows() : key_rows;
-  const std::int64_t inner_total = q_axis ? key_rows : p.seqlen_q;
-  HeadSums sums;
-  const Mask mask = program.walked_mask(batch);
-  std::vector<Interval> visited;  // inner tiles
-  for (int block = 0; block < program.num_blocks(); ++block) {
-    const std::int64_t rows = covered_rows(block, block + 1, owned_size, owned_total);
-    sums.owned_rows += rows;
-    if (program.phases.empty()) {
-      const bool prologue = program.has_prologue(static_cast<int>(batch), block);
-      if (prologue) sums.prologue_rows += rows;
-      sums.prologues += prologue ? 1 : 0;
-      sums.busy_rows = sums.prologue_rows;
-      continue;
-    }
-    const TileRuns inner = program.inner_slices(mask, block);
-    if (inner.empty()) continue;
-    std::int64_t inner_rows = 0;
-    for (const TileRange& run : inner.runs()) {
-      inner_rows += covered_rows(run.begin, run.end, inner_size, inner_total);
-      visited.push_back({run.begin, run.end});
-    }
-    sums.busy_rows += rows;
-    const int prologues = program.splits_walk() ? program.splits.busy(inner) : 1;
-    sums.prologue_rows += rows * program.splits.busy(inner);
-    sums.prologues += prologues;
-    sums.owned_step_rows += rows * inner.count();
-    sums.inner_step_rows += inner_rows;
-    sums.area += rows * inner_rows;
-  }
-  std::sort(visited.begin(), visited.end(),
-            [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
-  int seen_end = 0;
-  for (const Interval& tiles : visited) {
-    sums.inner_rows += covered_rows(std::max(tiles.begin, seen_end), tiles.end, inner_size, inner_total);
-    seen_end = std::max(seen_end, tiles.end);
-  }
-  return sums;
-}
-
 enum class ProgramPart : std::uint8_t { init, prologue, phase, epilogue };
 
 /// Bytes that one operand moves in one part of the pass, and bytes of its distinct tiles there.
@@ -114,24 +49,6 @@ struct OperandBytes {
   std::int64_t moved = 0;
   std::int64_t distinct = 0;
 };
-
-/// Batch entries with as much padding as each other.
-struct EqualEntries {
-  std::int64_t count = 0;
-  HeadSums whole;     // of tensors with a row for every key
-  HeadSums unpadded;  // of those that end at the padding
-};
-
-std::vector<EqualEntries> entries_of(const TileProgram& program) {
-  const AttentionProblem& p = program.problem;
-  std::vector<EqualEntries> all;
-  p.for_each_length([&](std::int64_t count, std::int64_t entry) {
-    const HeadSums whole = head_sums(program, entry, p.seqlen_k);
-    const std::int64_t keys = p.keys_of(entry);
-    all.push_back({count, whole, keys == p.seqlen_k ? whole : head_sums(program, entry, keys)});
-  });
-  return all;
-}
 
 /// Bytes of numbers of heads that these batch entries move: a tile of them for every CTA that comes to the
 /// part. Batch entries share them, so that distinct ones are those of any entry.

@@ -103,7 +103,8 @@ struct RecordDiff {
 };
 
 /// The text of a record of runs, or of one of a command's kernels, as runs.
-/// @param source what error messages call the text @throws BadInput as the readers of both
+/// @param source what error messages call the text
+/// @throws BadInput as the readers of both, and for one that an interruption left in part
 RunRecord comparable_record(const std::string& source, std::string_view text);
 
 /// Matches runs by problem and kernel, and where a record holds several of those, also by the machine that

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include "analysis/records/compare/kernel_group.hpp"
 #include "analysis/records/compare/record_diff.hpp"
 #include "analysis/records/record_kinds.hpp"
@@ -76,7 +78,12 @@ static void list(Fields& fields, const DiffFile& diff) {
 RunRecord comparable_record(const std::string& source, std::string_view text) {
   const Json json = parse_json(source, text);
   const bool kernels = require_kind(source, json, {kRunSchema, kKernelsSchema}) == kKernelsSchema;
-  return kernels ? runs_of(parse_kernel_record(source, text)) : parse_run_record(source, text);
+  if (kernels) return runs_of(parse_kernel_record(source, text));
+  RunRecord record = parse_run_record(source, text);
+  if (record.missing.empty()) return record;
+  throw BadInput("record", source,
+                 fmt::format("must be whole: an interruption left out {} of its measurements, first {}",
+                             record.missing.size(), record.missing.front()));
 }
 
 std::string where_in_words(const RunEntry& run, const std::string& where) {

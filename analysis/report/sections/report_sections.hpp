@@ -24,6 +24,8 @@ std::optional<Figure> bytes_picture(const std::vector<RunSummary>& runs);
 /// The same of kernels of other commands, which may be held against a problem.
 std::optional<Figure> foreign_picture(const std::vector<KernelRecord>& records,
                                       const std::vector<ExplainRecord>& explained);
+/// Says of records that an interruption left in part that they are not whole.
+std::optional<Finding> missing_verdict(const std::vector<RunRecord>& records);
 /// One problem's kernels: what they must move, what the models say, what counters saw.
 std::optional<Section> overview_section(const std::vector<RunSummary>& runs);
 /// A row for every run with bytes.

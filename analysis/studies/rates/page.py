@@ -28,7 +28,10 @@ def records(kind):
     for path in sorted(FOLDER.glob("*.json.gz")):
         name = re.fullmatch(rf"(h[12]00)-{kind}(\d+)\.json\.gz", path.name)
         if name:
-            found.setdefault(name[1], {})[name[2]] = json.load(gzip.open(path))
+            record = json.load(gzip.open(path))
+            if "missing" in record:
+                sys.exit(f"{path}: was interrupted before {record['missing'][0]}; no page is made of a part")
+            found.setdefault(name[1], {})[name[2]] = record
     return dict(sorted(found.items(), reverse=True))
 
 

@@ -50,6 +50,32 @@ TEST_CASE("each case and each thread count's product has its samples, all positi
   }
 }
 
+TEST_CASE("what is stopped keeps the groups before, each whole, and the products beside them") {
+  const Kernel& kernel = cpu_kernels().front();
+  std::vector<BenchmarkCase> cases;
+  for (const std::int64_t length : {8, 16, 24}) {
+    const AttentionProblem problem{.seqlen_q = length, .seqlen_k = length, .head_dim = 8};
+    for (const int threads : {1, 2}) {
+      cases.push_back({&kernel, problem, Direction::forward, kernel.default_options(problem), threads});
+    }
+  }
+  int samples = 0;
+  BenchmarkSettings settings = kShort;
+  settings.on_sample = [&](const std::string&) { ++samples; };
+  const std::size_t products = run_benchmarks(cases, settings).products.size();
+  CHECK(samples == static_cast<int>(3 * (cases.size() + products)));
+  const int in_a_group = samples / 3;
+  for (int whole = 0; whole < 3; ++whole) {
+    samples = 0;
+    settings.stopped = [&] { return samples == (whole + 1) * in_a_group; };  // before a group's last sample
+    const BenchmarkResults results = run_benchmarks(cases, settings);
+    CHECK(results.samples_s.size() == static_cast<std::size_t>(2 * whole));
+    for (const std::vector<double>& of_case : results.samples_s) CHECK(of_case.size() == 3);
+    for (const ProductTimes& product : results.products)
+      CHECK(product.samples_s.size() == static_cast<std::size_t>(whole));
+  }
+}
+
 TEST_CASE("what a kernel throws comes out, and the next run is none the worse") {
   AttentionProblem problem{.seqlen_q = 8, .seqlen_k = 8, .head_dim = 8};
   const Kernel& kernel = cpu_kernels().front();

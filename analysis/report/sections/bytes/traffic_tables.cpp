@@ -152,6 +152,23 @@ std::optional<Section> pass_section(const std::vector<RunSummary>& runs) {
   return section;
 }
 
+std::optional<Finding> missing_verdict(const std::vector<RunRecord>& records) {
+  std::size_t missing = 0;
+  std::string commands;
+  for (const RunRecord& record : records) {
+    if (record.missing.empty()) continue;
+    missing += record.missing.size();
+    commands += fmt::format("{}`{}`, before {}", commands.empty() ? "" : "; ", command_text(record.argv),
+                            record.missing.front());
+  }
+  if (missing == 0) return std::nullopt;
+  return Finding{"Are the records whole?",
+                 {{{{fmt::format("{}", missing), "measurements missing", Outcome::bad}}}},
+                 fmt::format("**No.** Interrupted: {}.", commands),
+                 Outcome::bad,
+                 "records"};
+}
+
 std::optional<Section> record_section(const std::vector<RunRecord>& records) {
   if (records.empty()) return std::nullopt;
   Table table{"", {{"command"}, {"commit"}, {"when"}, {"machine"}, {"runs", true}}, {}};
