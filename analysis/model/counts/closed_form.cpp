@@ -5,6 +5,8 @@
 #include <array>
 #include <numeric>
 
+#include "cpu_ref/schedule/sum_slots.hpp"
+
 namespace tilescope {
 namespace {
 
@@ -57,7 +59,19 @@ struct HeadSums {
   std::int64_t inner_step_rows = 0;  // the rows of these slices
   std::int64_t inner_rows = 0;       // distinct inner rows
   std::int64_t area = 0;             // entries of visited tiles, clipped to the matrix
+  std::int64_t slot_rows = 0;        // rows of q tiles, once for each slot of dQ that holds something
 };
+
+std::int64_t slot_rows(const TileProgram& program, const Mask& mask) {
+  const DqSlots slots = dq_slots(program);
+  std::int64_t rows = 0;
+  for (int m_block = 0; slots.count > 1 && m_block < num_m_blocks(program.problem.band(), program.tile);
+       ++m_block) {
+    rows += slots.filled(mask.kv_tiles(program.tile, m_block).count()) *
+            covered_rows(m_block, m_block + 1, program.tile.block_m, program.problem.seqlen_q);
+  }
+  return rows;
+}
 
 /// @param batch  entry
 /// @param key_rows  of the tensor: all, or those that are no padding
@@ -71,6 +85,7 @@ HeadSums head_sums(const TileProgram& program, std::int64_t batch, std::int64_t 
   const std::int64_t inner_total = q_axis ? key_rows : p.seqlen_q;
   HeadSums sums;
   const Mask mask = program.walked_mask(batch);
+  sums.slot_rows = slot_rows(program, mask);
   std::vector<Interval> visited;  // inner tiles
   for (int block = 0; block < program.num_blocks(); ++block) {
     const std::int64_t rows = covered_rows(block, block + 1, owned_size, owned_total);
@@ -167,13 +182,16 @@ OperandBytes operand_bytes(const TileProgram& program, const EqualEntries& entri
   const bool owned = (extent.indexing == TileIndexing::m) == (program.axis == Axis::q);
   if (part != ProgramPart::phase) {
     const bool prologue = part == ProgramPart::prologue;
-    const std::int64_t ctas =
-        cta_heads * (prologue ? program.head_splits : program.query_splits()) * extent.splits;
+    const std::int64_t ctas = cta_heads * (prologue                     ? program.head_splits
+                                           : program.query_splits() > 1 ? program.query_splits()
+                                                                        : extent.splits);
     return {(prologue ? sums.prologue_rows : sums.owned_rows) * row_bytes * ctas,
             (prologue ? sums.busy_rows : sums.owned_rows) * row_bytes * tensor_heads};
   }
-  return {(owned ? sums.owned_step_rows : sums.inner_step_rows) * row_bytes * query_heads,
-          (owned ? sums.busy_rows : sums.inner_rows) * row_bytes * tensor_heads};
+  const std::int64_t moved = (owned ? sums.owned_step_rows : sums.inner_step_rows) * row_bytes * query_heads;
+  if (adds_slots(program)) return {moved, moved};
+  if (slots_of(program, tensor) > 1) return {moved, sums.slot_rows * row_bytes * query_heads};
+  return {moved, (owned ? sums.busy_rows : sums.inner_rows) * row_bytes * tensor_heads};
 }
 
 /// Bytes of one tensor that all batch entries move.
@@ -239,17 +257,18 @@ std::int64_t filled_bytes(const TileProgram& program, const Operand& operand, Pr
   return (by_kv_heads ? p.heads_kv : program.q_heads()) / extent.heads * beside;
 }
 
-/// Q tiles that some kv tile visits: those whose sums of dQ are begun.
-std::int64_t visited_q_tiles(const TileProgram& program) {
+/// Slots of q tiles that some kv tile visits: those whose sums of dQ are begun.
+std::int64_t begun_sums(const TileProgram& program) {
   const AttentionProblem& p = program.problem;
-  std::int64_t visited = 0;
+  const DqSlots slots = dq_slots(program);
+  std::int64_t begun = 0;
   p.for_each_length([&](std::int64_t entries, std::int64_t entry) {
     const Mask mask = p.mask_of(entry);
     for (int m_block = 0; m_block < num_m_blocks(p.band(), program.tile); ++m_block) {
-      visited += mask.kv_tiles(program.tile, m_block).empty() ? 0 : entries;
+      begun += slots.filled(mask.kv_tiles(program.tile, m_block).count()) * entries;
     }
   });
-  return visited * p.heads;
+  return begun * p.heads;
 }
 
 }  // namespace
@@ -302,7 +321,7 @@ ClosedFormBytes closed_form_bytes(const TileProgram& program) {
     total.compulsory_write_bytes += tensor.compulsory_write_bytes;
   }
   const bool sums = program.words.later_sum != WordAccesses{};
-  const std::int64_t first_sums = sums ? visited_q_tiles(program) : 0;
+  const std::int64_t first_sums = sums ? begun_sums(program) : 0;
   const WordAccesses words =
       program.word_accesses(first_sums, sums ? program.visited_tiles() - first_sums : 0);
   total.word_read_bytes = words.asked_bytes();

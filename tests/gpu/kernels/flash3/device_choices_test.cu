@@ -40,9 +40,8 @@ void launch(const TileProgram& program, const KernelArguments& args, CUstream_st
   }
   if (program.name == PassName::combine) return launch_combine(program, args, stream);
   const auto items = static_cast<int>(program.num_ctas());
-  launch_flash3_dkdvdq<kType, Backward>(
-      flash3_backward_arguments<kType, Backward::shape>(args, program.dq_start),
-      Backward::shape.persistent ? std::min(items, kSms) : items, stream);
+  launch_flash3_dkdvdq<kType, Backward>(flash3_backward_arguments<kType, Backward::shape>(program, args),
+                                        Backward::shape.persistent ? std::min(items, kSms) : items, stream);
 }
 
 /// flash3's row with that launch, of any tile.

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
+#include "cpu_ref/schedule/sum_slots.hpp"
 #include "gpu/kernels/flash3/choices.hpp"
 #include "gpu/kernels/flash3/flash3.hpp"
 #include "tests/random_problems.hpp"
@@ -33,23 +35,25 @@ TileProgram ordered_pass(const AttentionProblem& problem, ProgramOptions options
   return *pass;
 }
 
-/// Whoever adds to the same place before a CTA was issued before it: dQ of a q tile by kv tiles in their
-/// order, dK and dV of a kv tile by those that share it in theirs. Else a full device could wait for ever.
+/// Whoever adds to the same slot of a q tile's dQ before a CTA was issued before it, else a full device could
+/// wait for ever; and CTAs that share a kv tile have slots of their own.
 void check_waits(const TileProgram& program) {
-  std::map<std::tuple<int, int, int>, int> last_kv_tile, last_turn;
+  const DqSlots slots = dq_slots(program);
+  std::map<std::tuple<int, int, int, int>, int> added;
+  std::map<std::tuple<int, int, int>, std::set<int>> sharers;
   for (std::int64_t cta = 0; cta < program.num_ctas(); ++cta) {
     const CtaWork work = program.work(cta);
-    const int block = work.first_block, turn = program.grid.item(cta).head % program.grid.num_splits;
-    const auto [sharer, first] = last_turn.try_emplace({work.batch, work.kv_head, block}, turn);
-    CHECK((first ? turn == 0 : turn == sharer->second + 1));
-    sharer->second = turn;
+    const int block = work.first_block, sum_slot = sum_slot_of(program, work);
+    CHECK(sum_slot < program.query_splits());
+    CHECK(sharers[{work.batch, work.kv_head, block}].insert(sum_slot).second);
     const TileRuns queries = program.inner_tiles(work, block);
     for (int head = work.first_head; head < work.end_head; ++head) {
       for (int i = 0; i < queries.count(); ++i) {
         const int before = program.kv_tiles_before(work.batch, queries[i], block);
-        int& added = last_kv_tile[{work.batch, head, queries[i]}];
-        CHECK(added == before);
-        ++added;
+        int& there = added[{work.batch, head, queries[i], slots.slot(before)}];
+        CHECK(slots.slot(before) < slots.count);
+        CHECK(there == slots.before_in_slot(before));
+        ++there;
       }
     }
   }
