@@ -190,7 +190,8 @@ OperandBytes operand_bytes(const TileProgram& program, const EqualEntries& entri
   }
   const std::int64_t moved = (owned ? sums.owned_step_rows : sums.inner_step_rows) * row_bytes * query_heads;
   if (adds_slots(program)) return {moved, moved};
-  if (slots_of(program, tensor) > 1) return {moved, sums.slot_rows * row_bytes * query_heads};
+  if (dq_slots(program).count > 1 && tensor == TensorName::dq_accum)
+    return {moved, sums.slot_rows * row_bytes * query_heads};
   return {moved, (owned ? sums.busy_rows : sums.inner_rows) * row_bytes * tensor_heads};
 }
 

@@ -101,7 +101,8 @@ TEST_CASE(
   CHECK(slots({.heads = 8, .seqlen_q = 679, .seqlen_k = 120, .head_dim = 192}) == DqSlots{});
   CHECK(slots(problem_of_few_busy_queries(380)) == DqSlots{2, 1});
   CHECK(slots({.batch = 64, .heads = 16, .seqlen_q = 8192, .seqlen_k = 8192, .head_dim = 128}) == DqSlots{});
-  AttentionProblem window{.seqlen_q = 40000, .seqlen_k = 40000, .head_dim = 64, .window = Window{200, 0}};
+  AttentionProblem window{
+      .seqlen_q = 40000, .seqlen_k = 40000, .head_dim = 64, .window_left = 200, .window_right = 0};
   for (int queries = 1; queries < 400; queries += 61) {
     window.seqlen_q = queries;
     const DqSlots of = slots(window);
