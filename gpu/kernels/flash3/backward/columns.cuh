@@ -209,13 +209,14 @@ struct Flash3Columns : Flash3Consumer<kType, kShape> {
   __device__ __forceinline__ void add_to_sums(const float (&d)[kSums], const DeviceTensor& sums,
                                               const Flash3Stream<kShape>& stream) const {
     const int first = stream.n_block * kBlockN, first_col = 64 * group + 16 * warp();
-    float* const target =
-        sums.row<float>(this->entry_of_sums(stream), stream.kv_head(args), first) + first_col;
-    const int rows = args.band.seqlen_k - first, cols = args.head_dim - first_col;
     if constexpr (kShape.ordered) {
-      store_transposed_direct(d, target, sums.row_stride, rows, cols, lane());
+      float* const rows = sums.row<float>(this->entry_of_sums(stream), stream.kv_head(args), first);
+      store_transposed_direct(d, rows + first_col, sums.row_stride, args.band.seqlen_k - first,
+                              args.head_dim - first_col, lane());
     } else {
-      sm90::add_transposed_direct(d, target, sums.row_stride, rows, cols, lane());
+      sm90::add_transposed_direct(d, sums.row<float>(stream.batch, stream.kv_head(args), first) + first_col,
+                                  sums.row_stride, args.band.seqlen_k - first, args.head_dim - first_col,
+                                  lane());
     }
   }
   __device__ __forceinline__ void finish(const Flash3Stream<kShape>& stream, float (&dk)[kSums],
