@@ -22,6 +22,7 @@ struct Flash3BackwardArguments {
   /// other, and dQ has slots as well.
   DqSlots dq_slots;
   int batches = 1;
+  int tiles_of_part = 0;  // see SplitKeys::tiles
   /// A q tile's flags (DqStart), one for each warpgroup, 0 at first: how many kv tiles have added to a slot
   /// of dQ, in an ordered pass; whether one has stored there; claimed, and then stored. Null: dQ is cleared,
   /// all add; or, in an ordered pass, each has a slot of its own.

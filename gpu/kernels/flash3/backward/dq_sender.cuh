@@ -46,8 +46,8 @@ struct DqSemaphore {
   const Flash3Stream<kShape>& stream;
   int head, m_block;
   bool stores = false;
-  unsigned place = 0;                // of the flags [16 bytes]
-  int slot = 0, before_in_slot = 0;  // of an ordered pass
+  unsigned place = 0;  // of the flags [16 bytes]
+  int slot = 0;        // in an ordered pass
 
   __device__ __forceinline__ void find_place() {
     place = stream.batch * args.flag_batch_stride + head * args.flag_head_stride +
@@ -71,8 +71,7 @@ struct DqSemaphore {
     if constexpr (kShape.ordered) {
       const int in_front = before();
       slot = args.dq_slots.slot(in_front);
-      before_in_slot = args.dq_slots.before_in_slot(in_front);
-      stores = before_in_slot == 0;
+      stores = args.dq_slots.before_in_slot(in_front) == 0;
       find_place();
     } else if constexpr (!kShape.persistent) {
       stores = args.dq_flags && before() == 0;
@@ -84,7 +83,7 @@ struct DqSemaphore {
   /// the q tile, and others wait only for one that is storing.
   __device__ __forceinline__ void wait() {
     if constexpr (kShape.ordered) {
-      if (!stores) sm90::wait_for_count(flag(), before_in_slot);
+      if (!stores) sm90::wait_for_count(flag(), args.dq_slots.before_in_slot(before()));
     } else if constexpr (kShape.persistent) {
       if (!args.dq_flags) return;
       find_place();

@@ -22,6 +22,7 @@ Flash3BackwardArgumentsOf<kShape.tables> flash3_backward_arguments(const TilePro
   Flash3BackwardArgumentsOf<kShape.tables> out{};
   out.dq_slots = dq_slots(program);
   out.batches = batch;
+  out.tiles_of_part = program.splits.tiles;
   const int q_rows = args.band.seqlen_q, k_rows = args.band.seqlen_k;
   out.q = map(TensorName::q, args.heads, q_rows, kShape.tile.block_m);
   out.dout = map(TensorName::dout, args.heads, q_rows, kShape.tile.block_m);

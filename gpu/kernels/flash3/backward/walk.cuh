@@ -81,10 +81,7 @@ struct Flash3Stream {
       wave_parity = work.wave_parity;
       if constexpr (!kShape.tables) {
         const int parts = args.grid.num_splits / args.heads.splits;
-        SplitKeys split{parts};
-        if constexpr (kShape.ordered) {
-          if (args.dq_slots.in_turn()) split = aligned_parts(parts, num_m_blocks(args.band, kShape.tile));
-        }
+        const SplitKeys split{parts, kShape.ordered ? args.tiles_of_part : 0};
         range = split.part_of(q_tiles_seen<kShape>(args, n_block), work.split);
       }
     } else {
