@@ -180,6 +180,25 @@ __device__ __forceinline__ void add_sum(float4& sum, const float4& more) {
   sum = {sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w};
 }
 
+/// In their order, the loads of kAtOnce under way together: behind the last slot of it again, since ptxas
+/// makes the first sum before loads that may not be.
+template <int kAtOnce, typename Sum>
+__device__ __forceinline__ Sum sum_of_slots(const float* first, std::int64_t apart, int slots) {
+  Sum sum = *reinterpret_cast<const Sum*>(first);
+  for (int slot = 1; slot < slots; slot += kAtOnce) {
+    Sum more[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      more[i] = *reinterpret_cast<const Sum*>(first + min_of(slot + i, slots - 1) * apart);
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (slot + i < slots) add_sum(sum, more[i]);
+    }
+  }
+  return sum;
+}
+
 /// kChunks: a lane takes four sums at a time. Lanes go on from row to row, so that a request has whole
 /// sectors, none is read twice, and no lane rests.
 template <typename Element, bool kChunks>
@@ -198,6 +217,18 @@ __global__ void convert_pass(const __grid_constant__ ConvertArguments args) {
           ? args.dq_slots.filled(
                 kv_tiles(args.common.band, args.tile, work.first_block / args.blocks_of_tile).count())
           : args.slots;
+  if (slots > 1) {  // the tensors beside each other
+    for (int at = static_cast<int>(threadIdx.x); at < args.count * end; at += kElementwiseThreads) {
+      const Conversion& of = args.conversions[at / end];
+      const int row = first_row + at % end / parts, col = at % end % parts * kWidth;
+      const float* const source = of.source.row<const float>(batch, head, row) + col;
+      const std::int64_t apart = args.batches * of.source.batch_stride;
+      const Sum sum = slots <= 3 ? sum_of_slots<2, Sum>(source, apart, slots)
+                                 : sum_of_slots<16, Sum>(source, apart, slots);
+      store_rounded(of.target.row<Element>(batch, head, row) + col, sum, of.factor);
+    }
+    return;
+  }
   for (int i = 0; i < args.count; ++i) {
     const Conversion& of = args.conversions[i];
     for (int first = static_cast<int>(threadIdx.x); first < end; first += kInFlight * kElementwiseThreads) {
@@ -208,17 +239,6 @@ __global__ void convert_pass(const __grid_constant__ ConvertArguments args) {
         if (part >= end || slots == 0) continue;
         sums[k] = *reinterpret_cast<const Sum*>(of.source.row<const float>(batch, head, row) +
                                                 part % parts * kWidth);
-      }
-#pragma unroll 4
-      for (int slot = 1; slot < slots; ++slot) {
-#pragma unroll
-        for (int k = 0; k < kInFlight; ++k) {
-          const int part = first + k * kElementwiseThreads, row = first_row + part / parts;
-          if (part >= end) continue;
-          const int entry = batch + slot * args.batches;
-          add_sum(sums[k], *reinterpret_cast<const Sum*>(of.source.row<const float>(entry, head, row) +
-                                                         part % parts * kWidth));
-        }
       }
 #pragma unroll
       for (int k = 0; k < kInFlight; ++k) {

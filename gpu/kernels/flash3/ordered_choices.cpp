@@ -20,9 +20,9 @@ TileShape ordered_tile(const AttentionProblem& problem) {
 /// after the other.
 int ordered_swizzle(const AttentionProblem& problem, int splits) {
   const TileShape tile = ordered_tile(problem);
-  const std::int64_t busy = std::min<std::int64_t>(
-      num_n_blocks(problem.band(), tile) * splits,
-      num_m_blocks(problem.band(), tile) * problem.group_size());  // of a key/value head
+  const std::int64_t busy = std::min<std::int64_t>(num_n_blocks(problem.band(), tile) * splits,
+                                                   num_m_blocks(problem.band(), tile) * problem.group_size() *
+                                                       dq_slots(problem, tile).count);  // of a key/value head
   const std::int64_t heads =
       std::min<std::int64_t>((kHopperMultiprocessors + busy - 1) / busy, problem.batch * problem.heads_kv);
   if (!problem.masked()) return heads > 1 ? static_cast<int>(heads) : 0;

@@ -79,10 +79,12 @@ TEST_CASE("ordered passes wait for CTAs in front of them alone, in whatever orde
 
 TEST_CASE(
     "flash3's ordered pass keeps the device busy by heads side by side and by CTAs that share kv tiles") {
-  // One q tile a head: each head keeps one CTA busy, whatever its kv tiles.
-  const Flash3BackwardWay wide = flash3_ordered_way(problem_of(880, 880, 51, 44219, 96));
+  // One q tile a head: each slot of it keeps one CTA busy, whatever its kv tiles.
+  const AttentionProblem one_q_tile = problem_of(880, 880, 51, 44219, 96);
+  const Flash3BackwardWay wide = flash3_ordered_way(one_q_tile);
   CHECK(wide.splits == 1);
-  CHECK(wide.swizzled_heads == kHopperMultiprocessors);
+  CHECK(wide.swizzled_heads ==
+        ceil_div(kHopperMultiprocessors, dq_slots(one_q_tile, flash3_backward_shape(96, true).tile).count));
   // Few kv tiles, which wait for nobody at other query heads and other queries.
   CHECK(flash3_ordered_way(problem_of(8, 1, 2211, 2211, 160)).splits > 1);
   // A head that fills the device by itself.
