@@ -8,10 +8,10 @@ namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 /// Of all slots together: what L2 keeps beside operands, and what a pass may take at most.
-constexpr std::int64_t kKeptBytes = 40 * kMiB, kMostBytes = 512 * kMiB;
-/// One more slot a so many keys that a query sees on the mean: they are read in 2 % of the time of its
+constexpr std::int64_t kKeptBytes = 64 * kMiB, kMostBytes = 512 * kMiB;
+/// One more slot for so many keys that a query sees on the mean: they are read in 4 % of the time of its
 /// products.
-constexpr int kKeysOfSlot = 2048;
+constexpr int kKeysOfSlot = 1024;
 
 std::int64_t visible_keys(const VisibleBand& band, int query) {
   return std::max(0, band.last_key(query) - band.first_key(query) + 1);

@@ -224,7 +224,7 @@ __global__ void convert_pass(const __grid_constant__ ConvertArguments args) {
       const float* const source = of.source.row<const float>(batch, head, row) + col;
       const std::int64_t apart = args.batches * of.source.batch_stride;
       const Sum sum = slots <= 3 ? sum_of_slots<2, Sum>(source, apart, slots)
-                                 : sum_of_slots<16, Sum>(source, apart, slots);
+                                 : sum_of_slots<8, Sum>(source, apart, slots);
       store_rounded(of.target.row<Element>(batch, head, row) + col, sum, of.factor);
     }
     return;

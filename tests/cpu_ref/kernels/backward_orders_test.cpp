@@ -90,7 +90,7 @@ TEST_CASE("sums of dQ that the first kv tile stores are those that are cleared a
 
 /// Queries of which the last ones alone see keys.
 AttentionProblem problem_of_few_busy_queries(std::int64_t seqlen_k) {
-  return {.heads = 4, .heads_kv = 2, .seqlen_q = 16000, .seqlen_k = seqlen_k, .head_dim = 64, .causal = true};
+  return {.heads = 4, .heads_kv = 2, .seqlen_q = 26000, .seqlen_k = seqlen_k, .head_dim = 64, .causal = true};
 }
 
 TEST_CASE(
