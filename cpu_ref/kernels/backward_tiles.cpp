@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cpu_ref/numeric/numeric.hpp"
+#include "cpu_ref/schedule/sum_slots.hpp"
 
 namespace tilescope {
 namespace {
@@ -83,26 +84,41 @@ void StoreZeros::operator()(Cta& cta) {
 }
 
 ConvertSums::ConvertSums(const TileProgram& program) : scale_(KernelScale(program.problem).signed_scale) {
-  for (std::size_t i = 0; i < program.prologue.size(); ++i) {
+  for (std::size_t i = 0; i < loads_of(program).size(); ++i) {
     tiles_.emplace_back(owned_rows(program), most_columns(program));
+  }
+  if (adds_slots(program)) slot_ = Tile(owned_rows(program), most_columns(program));
+}
+
+const std::vector<Operand>& ConvertSums::loads_of(const TileProgram& program) {
+  return adds_slots(program) ? program.phases.front() : program.prologue;
+}
+
+void ConvertSums::add(Cta& cta, std::size_t i, int slot, bool last) {
+  const TensorName source = loads_of(cta.program())[i].tensor;
+  const bool scaled = source == TensorName::dq_accum || source == TensorName::dk_accum;
+  const float factor = scaled && last ? scale_ : 1.0f;
+  const std::int64_t cols = tensor_extent(cta.problem(), source).cols;
+  const TileCoord at = cta.coord(cta.first_head(), cta.first_block(), slot);
+  const int rows = cta.program().axis == Axis::q ? cta.queries(at) : cta.keys(at);
+  const TileView sums = cta.load(source, at, slot > 0 ? slot_ : tiles_[i]);
+  for (int r = 0; r < rows; ++r) {
+    float* const total = tiles_[i].row(r);
+    for (std::int64_t c = 0; c < cols; ++c) {
+      total[c] = factor * (slot > 0 ? total[c] + sums.row(r)[c] : sums.row(r)[c]);
+    }
   }
 }
 
 void ConvertSums::operator()(Cta& cta) {
   const TileCoord at = cta.coord(cta.first_head(), cta.first_block());
-  const int rows = cta.program().axis == Axis::q ? cta.queries(at) : cta.keys(at);
-  const auto& loads = cta.program().prologue;
-  const bool has_sums = cta.program().has_prologue(cta.batch(), cta.first_block());
-  for (std::size_t i = 0; i < loads.size(); ++i) {
-    if (!has_sums) tiles_[i].zero();
-    if (!has_sums) continue;
-    const TileView sums = cta.load(loads[i].tensor, at, tiles_[i]);
-    const bool scaled = loads[i].tensor == TensorName::dq_accum || loads[i].tensor == TensorName::dk_accum;
-    const float factor = scaled ? scale_ : 1.0f;
-    const std::int64_t cols = tensor_extent(cta.problem(), loads[i].tensor).cols;
-    for (int r = 0; r < rows; ++r) {
-      for (std::int64_t c = 0; c < cols; ++c) tiles_[i].row(r)[c] = factor * sums.row(r)[c];
-    }
+  const int block = cta.first_block();
+  const int slots = adds_slots(cta.program())                        ? cta.inner_tiles(block).count()
+                    : cta.program().has_prologue(cta.batch(), block) ? 1
+                                                                     : 0;
+  for (std::size_t i = 0; slots == 0 && i < tiles_.size(); ++i) tiles_[i].zero();
+  for (int slot = 0; slot < slots; ++slot) {
+    for (std::size_t i = 0; i < tiles_.size(); ++i) add(cta, i, slot, slot + 1 == slots);
   }
   const auto& stores = cta.program().epilogue;
   for (std::size_t i = 0; i < stores.size(); ++i) cta.store(stores[i].tensor, at, tiles_[i].view());

@@ -58,8 +58,13 @@ class ConvertSums {
   void operator()(Cta& cta);
 
  private:
+  static const std::vector<Operand>& loads_of(const TileProgram& program);
+  /// A slot to tiles_[i], which are scaled behind the last.
+  void add(Cta& cta, std::size_t i, int slot, bool last);
+
   float scale_;
   std::vector<Tile> tiles_;  // one an operand
+  Tile slot_;                // of sums, where several are added
 };
 
 }  // namespace tilescope

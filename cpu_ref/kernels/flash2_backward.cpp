@@ -61,6 +61,8 @@ class KeyBlocks {
         reduces_dq_(program.name == PassName::dkdvdq),
         stores_dq_(program.dq_start != DqStart::cleared),
         sums_dkdv_(program.query_splits() > 1),
+        has_sum_slots_(slots_of(program, TensorName::dk_accum) > 1),
+        dq_slots_(dq_slots(program)),
         head_dim_(static_cast<int>(program.problem.head_dim)),
         value_dim_(static_cast<int>(program.problem.value_dim())),
         k_(program.tile.block_n, head_dim_),
@@ -98,6 +100,10 @@ class KeyBlocks {
       scale_values(dk_.data(), math_.scale.signed_scale, static_cast<std::int64_t>(dk_.size()));
       cta.store(TensorName::dk, owned, dk_.view());
       cta.store(TensorName::dv, owned, dv_.view());
+    } else if (has_sum_slots_) {
+      const TileCoord own = cta.coord(cta.first_head(), block, cta.sum_slot());
+      cta.store(TensorName::dk_accum, own, dk_.view());
+      cta.store(TensorName::dv_accum, own, dv_.view());
     } else {
       cta.in_turn([&](bool) {
         cta.reduce(TensorName::dk_accum, owned, dk_.view());
@@ -125,7 +131,9 @@ class KeyBlocks {
     add_to_owned(parts, math_.dscores, q, dk_, head_dim_);
     if (reduces_dq_) {
       multiply_by_owned(parts, math_.dscores, k_view_, dq_, head_dim_);
+      const bool begins = dq_slots_.count > 1 && cta.begins_dq_slot(dq_slots_, at);
       cta.in_turn([&](bool first) {
+        first = dq_slots_.count > 1 ? begins : first;
         stores_dq_ ? cta.sum(TensorName::dq_accum, at, dq_.view(), first)
                    : cta.reduce(TensorName::dq_accum, at, dq_.view());
       });
@@ -137,7 +145,8 @@ class KeyBlocks {
   }
 
   BackwardTiles math_;
-  bool reduces_dq_, stores_dq_, sums_dkdv_;
+  bool reduces_dq_, stores_dq_, sums_dkdv_, has_sum_slots_;
+  DqSlots dq_slots_;
   int head_dim_, value_dim_;
   TileView k_view_;
   Tile k_, v_, k_transposed_, v_transposed_, q_, dout_, lse_log2_, delta_, dk_, dv_, dq_;
@@ -243,14 +252,22 @@ class QueryBlocks {
 void flash2_backward(const ProgramOptions& options, TensorSet& tensors, TileObserver* observer) {
   for (TensorName name : {TensorName::dq, TensorName::dk, TensorName::dv}) tensors.allocate(name);
   if (tensors.problem().score_mods.learned_sink) tensors.allocate(TensorName::dsink).zero();
+  const std::vector<TileProgram> programs =
+      build_programs(Algorithm::flash2, Direction::backward, tensors.problem(), options);
+  const auto allocate_sums = [&](TensorName name) {
+    tensors.allocate(name, extent_in(programs, name).splits);
+  };
   if (options.backward != BackwardOrder::q_outer) {
     tensors.allocate(TensorName::delta);
     if (options.backward == BackwardOrder::fused || options.backward == BackwardOrder::ordered) {
-      tensors.allocate(TensorName::dq_accum);
+      allocate_sums(TensorName::dq_accum);
     }
   }
-  for (const TileProgram& program :
-       build_programs(Algorithm::flash2, Direction::backward, tensors.problem(), options)) {
+  for (const TileProgram& program : programs) {
+    if (slots_of(program, TensorName::dk_accum) > 1 && !adds_slots(program)) {
+      allocate_sums(TensorName::dk_accum);
+      allocate_sums(TensorName::dv_accum);
+    }
     switch (program.name) {
       case PassName::delta:
         run_pass<Delta>(program, tensors, observer);

@@ -28,7 +28,8 @@ Queues queues_of(const TileProgram& program) {
     queues.streamed = p.batch * (program.axis == Axis::q ? p.heads_kv * num_n_blocks(band, program.tile)
                                                          : p.heads * num_m_blocks(band, program.tile));
   }
-  if (program.query_splits() > 1) queues.owned = p.batch * p.heads_kv * program.num_blocks();
+  const bool adds = std::ranges::any_of(program.epilogue, reduces, &Operand::kind);
+  if (program.query_splits() > 1 && adds) queues.owned = p.batch * p.heads_kv * program.num_blocks();
   const bool by_heads =
       std::any_of(program.epilogue.begin(), program.epilogue.end(), [&program](const Operand& operand) {
         return reduces(operand.kind) && program.extent(operand.tensor).indexing == TileIndexing::head;
@@ -45,6 +46,8 @@ Cta::Cta(const TileProgram& program, TensorSet& tensors, std::int64_t index, Cta
       log_(log),
       work_(program.work(index)),
       mask_(program.problem.mask_of(work_.batch)) {}
+
+int Cta::sum_slot() const { return sum_slot_of(*program_, work_); }
 
 int Cta::queries(const TileCoord& at) const {
   const int size = program_->tile.block_m;
@@ -113,8 +116,9 @@ Cta::Region Cta::access(TensorName name, AccessKind kind, const TileCoord& at) {
   const TileIndexing indexing = tensor_extent(problem(), name).indexing;
   const bool by_m = indexing != TileIndexing::n, by_n = indexing != TileIndexing::m;
   const int head = by_m ? at.head : kv_head(at);
-  const bool by_split = are_partial(name);
-  const std::int64_t entry = work_.batch + (by_split ? at.n_block * problem().batch : 0);
+  const bool has_slots = slots_of(*program_, name) > 1;
+  const int slot = has_slots ? slot_at(*program_, name, work_.batch, at.m_block, at.n_block) : 0;
+  const std::int64_t entry = work_.batch + slot * problem().batch;
   const std::int64_t first_query = std::int64_t{at.m_block} * program_->tile.block_m;
   const std::int64_t first_key = std::int64_t{at.n_block} * program_->tile.block_n;
   const std::int64_t first_row = by_m ? first_query : first_key;
@@ -125,8 +129,9 @@ Cta::Region Cta::access(TensorName name, AccessKind kind, const TileCoord& at) {
   const int cols = by_m && by_n ? keys(at) : static_cast<int>(tensor.shape().cols);
   const auto log = [&](int m_block, int n_block, int logged_rows) {
     if (log_ == nullptr) return;
-    log_->accesses.push_back({name, kind, work_.batch, head, by_m ? m_block : -1,
-                              by_n || by_split ? n_block : -1, std::int64_t{logged_rows} * cols * size});
+    const int unnamed = has_slots ? slot : -1;
+    log_->accesses.push_back({name, kind, work_.batch, head, by_m ? m_block : unnamed,
+                              by_n ? n_block : unnamed, std::int64_t{logged_rows} * cols * size});
   };
   const auto region = [&](int first, int end) -> Region {
     if (in_pages) {

@@ -10,6 +10,7 @@
 #include "cpu_ref/launch/tile_observer.hpp"
 #include "cpu_ref/numeric/tensor.hpp"
 #include "cpu_ref/primitives/tile.hpp"
+#include "cpu_ref/schedule/sum_slots.hpp"
 #include "cpu_ref/schedule/tile_program.hpp"
 
 namespace tilescope {
@@ -54,6 +55,12 @@ class Cta {
   /// Blocks of the owned axis: one, or all of them for a whole-head CTA.
   int first_block() const { return work_.first_block; }
   int end_block() const { return work_.end_block; }
+  /// Where it stores sums of dK and dV, among the CTAs that share a kv tile.
+  int sum_slot() const;
+  /// Whether the kv tile of a step is the first one in its slot of the q tile's dQ.
+  bool begins_dq_slot(const DqSlots& slots, const TileCoord& at) const {
+    return slots.before_in_slot(program_->kv_tiles_before(work_.batch, at.m_block, at.n_block)) == 0;
+  }
   /// The tile at block `owned` of the pass's axis and block `inner` of the other.
   TileCoord coord(int head, int owned, int inner = 0) const {
     return program_->axis == Axis::q ? TileCoord{head, owned, inner} : TileCoord{head, inner, owned};

@@ -4,6 +4,7 @@
 
 #include "cpu_ref/schedule/kv_pages.hpp"
 #include "cpu_ref/schedule/program_parts.hpp"
+#include "cpu_ref/schedule/sum_slots.hpp"
 
 namespace tilescope {
 namespace {
@@ -48,6 +49,28 @@ TileProgram convert_pass(const AttentionProblem& problem, PassName served, Axis 
   program.prologue = std::move(loads);
   program.epilogue = std::move(stores);
   return program;
+}
+constexpr int kRowsOfSums = 16;  // of a CTA that clears or rounds those of few tiles
+/// Of a CTA that adds slots: fewer of few rows, since each is many bytes.
+int rows_of_slots(std::int64_t rows) {
+  constexpr std::int64_t kFewCtas = 512;
+  return rows < kFewCtas * kRowsOfSums ? kRowsOfSums / 4 : kRowsOfSums;
+}
+/// Lets it add slots of sums first, which it walks through.
+/// @param tiles  see adds_slots()
+void add_slots(TileProgram& convert, int tiles) {
+  convert.phases = {std::move(convert.prologue)};
+  convert.prologue.clear();
+  convert.splits.tiles = tiles;
+  convert.scan = Scan::ascending;
+}
+void add_dq_slots(TileProgram& convert) {
+  const AttentionProblem& problem = convert.problem;
+  const int of_cta = rows_of_slots(problem.batch * problem.heads * problem.seqlen_q);
+  int& rows = convert.tile.block_m;
+  const int blocks = rows % of_cta == 0 ? rows / of_cta : 1;
+  add_slots(convert, blocks);
+  rows /= blocks;
 }
 
 std::vector<TileProgram> flash1_forward(const AttentionProblem& problem, const ProgramOptions& options) {
@@ -142,21 +165,30 @@ TileProgram convert_dkdv(const AttentionProblem& problem, PassName served, const
 
 /// Of the programs delta, dkdvdq and convert, lets several CTAs share a kv tile: see
 /// ProgramOptions::query_splits.
-/// Sums are cleared and rounded by few rows a CTA, since there are few kv tiles.
+/// Sums are cleared and rounded by few rows a CTA, since there are few kv tiles. In an ordered pass each CTA
+/// stores its own, of which none is cleared.
 void share_kv_tiles(std::vector<TileProgram>& programs, const ProgramOptions& options) {
   using enum TensorName;
-  constexpr int kRowsOfSums = 16;
   TileProgram& main = programs[1];
   const AttentionProblem& problem = main.problem;
   main.head_splits = head_splits_of(options.kv_tile_sharers(), static_cast<int>(problem.group_size()));
   main.splits.count = options.kv_tile_sharers() / main.head_splits;
-  // Kv tiles that wait for each other should go through the same parts.
-  if (main.ordered) main.splits = aligned_parts(main.splits.count, num_m_blocks(problem.band(), main.tile));
+  TileProgram convert = convert_dkdv(problem, PassName::dkdvdq, options);
+  convert.tile.block_n = kRowsOfSums;
+  if (main.ordered) {
+    // Kv tiles that wait for each other should go through the same parts.
+    if (dq_slots(main).in_turn())
+      main.splits = aligned_parts(main.splits.count, num_m_blocks(problem.band(), main.tile));
+    main.epilogue = {store(dk_accum), store(dv_accum)};
+    add_slots(convert, main.query_splits());
+    convert.tile.block_n = rows_of_slots(problem.batch * problem.heads_kv * problem.seqlen_k);
+    convert.problem.heads = problem.heads_kv;  // whose sums they are: a CTA walks through them once
+    programs.push_back(convert);
+    return;
+  }
   main.epilogue = {reduce(dk_accum), reduce(dv_accum)};
-  TileProgram init = init_pass(problem, PassName::dkdvdq, options),
-              convert = convert_dkdv(problem, PassName::dkdvdq, options);
-  init.tile.block_n = convert.tile.block_n = kRowsOfSums;
-  init.ordered = main.ordered;
+  TileProgram init = init_pass(problem, PassName::dkdvdq, options);
+  init.tile.block_n = kRowsOfSums;
   programs.insert(programs.begin() + 1, init);
   programs.push_back(convert);
 }
@@ -207,6 +239,10 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
       program.dq_start = dq_start;
       program.dq_flags = options.dq_flags;
     }
+    if (const DqSlots slots = dq_slots(programs[1]); slots.count > 1) {
+      add_dq_slots(programs[2]);
+      for (TileProgram& program : programs) program.dq_flags *= slots.in_turn() ? slots.count : 0;
+    }
     if (shares) share_kv_tiles(programs, options);
     return programs;
   }
@@ -234,10 +270,6 @@ void set_words(TileProgram& program) {
       if (descale != Descale{}) program.words.cta = program.words.cta + WordAccesses{1, 0};
     }
   }
-  if (program.ordered && program.query_splits() > 1) {  // who has added to dK, and to dV
-    program.words.cta = program.words.cta + WordAccesses{2, 2};
-  }
-  if (program.ordered && program.name == PassName::init) program.words.cta = {.stored = 2};
   if (program.dq_start == DqStart::cleared) return;
   if (program.name == PassName::delta)
     program.words.cta = {.stored = program.dq_flags};  // cleared, of a q tile
@@ -245,8 +277,9 @@ void set_words(TileProgram& program) {
   // Who claims asks and tells whatever he finds; who stores in order need not ask.
   const std::int64_t claims = program.dq_start == DqStart::claimed ? 1 : 0;
   const WordAccesses first{claims, claims + 1}, later{1, program.ordered ? 1 : claims};
-  program.words.first_sum = first * program.dq_flags;
-  program.words.later_sum = later * program.dq_flags;
+  const int flags = program.dq_flags / dq_slots(program).count;  // of each
+  program.words.first_sum = first * flags;
+  program.words.later_sum = later * flags;
 }
 
 void check_tile(const char* field, TileShape tile) {

@@ -29,8 +29,11 @@ TensorExtent tensor_extent(const AttentionProblem& problem, TensorName name, std
       return extent(p.heads, p.seqlen_q, p.value_dim(), wide, TileIndexing::m);
     case TensorName::out_accum:
       return extent(p.heads, p.seqlen_q, p.value_dim(), fp32, TileIndexing::m);
-    case TensorName::dq_accum:
-      return extent(p.heads, p.seqlen_q, p.head_dim, fp32, TileIndexing::m);
+    case TensorName::dq_accum: {
+      TensorExtent sums = extent(p.heads, p.seqlen_q, p.head_dim, fp32, TileIndexing::m);
+      sums.splits = splits;
+      return sums;
+    }
     case TensorName::lse:
     case TensorName::row_max:
     case TensorName::row_sum:
@@ -45,9 +48,13 @@ TensorExtent tensor_extent(const AttentionProblem& problem, TensorName name, std
     case TensorName::dv:
       return extent(p.heads_kv, p.seqlen_k, p.value_dim(), p.dtype, TileIndexing::n);
     case TensorName::dk_accum:
-      return extent(p.heads_kv, p.seqlen_k, p.head_dim, fp32, TileIndexing::n);
-    case TensorName::dv_accum:
-      return extent(p.heads_kv, p.seqlen_k, p.value_dim(), fp32, TileIndexing::n);
+    case TensorName::dv_accum: {
+      TensorExtent sums =
+          extent(p.heads_kv, p.seqlen_k, name == TensorName::dk_accum ? p.head_dim : p.value_dim(), fp32,
+                 TileIndexing::n);
+      sums.splits = splits;
+      return sums;
+    }
     case TensorName::scores:
       return extent(p.heads, p.seqlen_q, p.seqlen_k, wide, TileIndexing::mn);
     case TensorName::probs:

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "cpu_ref/schedule/sum_slots.hpp"
+
 namespace tilescope {
 
 void ProgramOptions::set_tile(Direction direction, TileShape tile) {
@@ -15,7 +17,7 @@ void ProgramOptions::set_tile(Direction direction, TileShape tile) {
 }
 
 TensorExtent TileProgram::extent(TensorName tensor) const {
-  TensorExtent extent = tensor_extent(problem, tensor, splits.count);
+  TensorExtent extent = tensor_extent(problem, tensor, slots_of(*this, tensor));
   if (extent.indexing == TileIndexing::head) {
     extent.cols = query_heads_of_cta();
     extent.heads /= extent.cols;
@@ -43,6 +45,10 @@ int TileProgram::kv_tiles_before(int batch, int m_block, int n_block) const {
 
 TileRuns TileProgram::inner_tiles(const Mask& mask, int block) const {
   if (name == PassName::combine) return TileRange{0, splits.count, 0, splits.count};
+  if (adds_slots(*this)) {
+    const int filled = filled_slots(*this, mask, block);
+    return TileRange{0, filled, 0, filled};
+  }
   if (interleaves_heads) return mask.kv_tiles(tile_of_queries(), block);
   if (pack_gqa) return mask.packed_kv_tiles(tile, static_cast<int>(q_rows()), block);
   return axis == Axis::q ? mask.kv_tiles(tile, block) : mask.q_tiles(tile, block);
@@ -174,17 +180,22 @@ TileAccess TileProgram::access(const Operand& operand, int batch, int head, int 
   const int tensor_head = head / static_cast<int>(q_heads() / extent.heads);
   const std::int64_t first =
       by_m ? std::int64_t{m_block} * accessed.block_m : std::int64_t{n_block} * accessed.block_n;
-  const std::int64_t split = are_partial(operand.tensor) ? n_block : 0;
+  const int slot = extent.splits > 1 ? slot_at(*this, operand.tensor, batch, m_block, n_block) : 0;
   const std::int64_t beside =
-      boxes.empty() ? 0
-                    : filled_bytes(operand, (split * problem.batch + batch) * extent.heads + tensor_head,
-                                   first, first + rows, cols);
+      boxes.empty()
+          ? 0
+          : filled_bytes(operand, (std::int64_t{slot} * problem.batch + batch) * extent.heads + tensor_head,
+                         first, first + rows, cols);
   return {operand.tensor,
           operand.kind,
           extent.indexing == TileIndexing::head ? 0 : batch,
           tensor_head,
-          by_m ? m_block : -1,
-          by_n || are_partial(operand.tensor) ? n_block : -1,
+          by_m                ? m_block
+          : extent.splits > 1 ? slot
+                              : -1,
+          by_n                                               ? n_block
+          : extent.splits > 1 || are_partial(operand.tensor) ? slot
+                                                             : -1,
           rows * cols * extent.element_bytes,
           beside};
 }

@@ -11,6 +11,7 @@
 #include "cpu_ref/launch/launch_text.hpp"
 #include "cpu_ref/numeric/descales.hpp"
 #include "cpu_ref/schedule/kv_page_rows.hpp"
+#include "cpu_ref/schedule/sum_slots.hpp"
 #include "gpu/launch/pass_arguments.hpp"
 #include "gpu/launch/row_stride.hpp"
 
@@ -131,7 +132,7 @@ std::int64_t DeviceSession::bytes_of(TensorName name) const {
 
 TensorExtent DeviceSession::extent_of(TensorName name) const {
   if (lies_in_pages(problem_, name)) return pool_extent(problem_, name, kv_pages_);
-  return tensor_extent(problem_, name, programs_.front().splits.count);
+  return extent_in(programs_, name);
 }
 
 DeviceTensor DeviceSession::device_tensor(TensorName name) const {

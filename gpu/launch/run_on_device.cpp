@@ -49,7 +49,7 @@ void run_on_device(const Kernel& row, PassLauncher launch, const ProgramOptions&
     if (!forward) results.insert(results.end(), {delta, dq_accum, dk_accum, dv_accum, dprobs, dscores});
   }
   for (TensorName name : results) {
-    if (session.holds(name)) session.download(name, tensors.allocate(name));
+    if (session.holds(name)) session.download(name, tensors.allocate(name, session.extent_of(name).splits));
   }
   session.synchronize();
   if (forward && !session.holds(lse)) write_lse(tensors);

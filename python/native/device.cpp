@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cpu_ref/numeric/descales.hpp"
+#include "cpu_ref/schedule/sum_slots.hpp"
 #include "cpu_ref/schedule/visit_tables.hpp"
 #include "gpu/launch/pass_arguments.hpp"
 #include "gpu/launch/row_stride.hpp"
@@ -164,7 +165,7 @@ DeviceLaunch::DeviceLaunch(const AttentionProblem& problem, const KernelUse& use
   }
   for (const TensorName name : missing) {
     if (is_of_heads(name)) throw BadInput("given", std::string(to_string(name)), "must be among the tensors");
-    const TensorExtent extent = tensor_extent(problem, name, programs_.front().splits.count);
+    const TensorExtent extent = extent_in(programs_, name);
     names_.push_back(name);
     workspaces_.push_back({{extent.splits * extent.batch, extent.heads, extent.rows, extent.cols},
                            std::string(to_string(extent.dtype))});

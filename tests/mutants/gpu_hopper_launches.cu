@@ -74,7 +74,7 @@ void launch_backward(const TileProgram& program, const KernelArguments& argument
                                            : gpu::launch_flash3_dkdvdq<kType, Backward, false>;
   const auto items =
       static_cast<int>(program.num_ctas());  // few CTAs, where they are persistent: several each
-  launch(gpu::flash3_backward_arguments<kType, Backward::shape>(arguments, program.dq_start),
+  launch(gpu::flash3_backward_arguments<kType, Backward::shape>(program, arguments),
          Backward::shape.persistent ? std::min(items, 2) : items, stream);
 }
 

@@ -172,7 +172,7 @@ void add_flash3_cases(const Kernel& kernel, const AttentionProblem& plain, const
     capped.score_mods.softcap = cap;
     add_case(kernel, Direction::forward, capped, InputKind::normal, std::nullopt, cases);
   }
-  AttentionProblem three = causal;  // the third kv tile of a q tile waits for two
+  AttentionProblem three = causal;  // dQ of three slots
   three.seqlen_k = 3 * kernel.default_options(causal)[PassName::dkdvdq].tile.block_n - 1;
   for (const int splits : {1, 2}) {
     add_case(kernel, Direction::backward, three, InputKind::normal, BackwardOrder::ordered, cases)

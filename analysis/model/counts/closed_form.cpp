@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "analysis/model/counts/covered_rows.hpp"
+#include "cpu_ref/schedule/sum_slots.hpp"
 
 namespace tilescope {
 namespace {
@@ -84,13 +85,17 @@ OperandBytes operand_bytes(const TileProgram& program, const EqualEntries& entri
   const bool owned = (extent.indexing == TileIndexing::m) == (program.axis == Axis::q);
   if (part != ProgramPart::phase) {
     const bool prologue = part == ProgramPart::prologue;
-    const std::int64_t ctas =
-        cta_heads * (prologue ? program.head_splits : program.query_splits()) * extent.splits;
+    const std::int64_t ctas = cta_heads * (prologue                     ? program.head_splits
+                                           : program.query_splits() > 1 ? program.query_splits()
+                                                                        : extent.splits);
     return {(prologue ? sums.prologue_rows : sums.owned_rows) * row_bytes * ctas,
             (prologue ? sums.busy_rows : sums.owned_rows) * row_bytes * tensor_heads};
   }
-  return {(owned ? sums.owned_step_rows : sums.inner_step_rows) * row_bytes * query_heads,
-          (owned ? sums.busy_rows : sums.inner_rows) * row_bytes * tensor_heads};
+  const std::int64_t moved = (owned ? sums.owned_step_rows : sums.inner_step_rows) * row_bytes * query_heads;
+  if (adds_slots(program)) return {moved, moved};
+  if (dq_slots(program).count > 1 && tensor == TensorName::dq_accum)
+    return {moved, sums.slot_rows * row_bytes * query_heads};
+  return {moved, (owned ? sums.busy_rows : sums.inner_rows) * row_bytes * tensor_heads};
 }
 
 /// Bytes of one tensor that all batch entries move.
@@ -156,17 +161,18 @@ std::int64_t filled_bytes(const TileProgram& program, const Operand& operand, Pr
   return (by_kv_heads ? p.heads_kv : program.q_heads()) / extent.heads * beside;
 }
 
-/// Q tiles that some kv tile visits: those whose sums of dQ are begun.
-std::int64_t visited_q_tiles(const TileProgram& program) {
+/// Slots of q tiles that some kv tile visits: those whose sums of dQ are begun.
+std::int64_t begun_sums(const TileProgram& program) {
   const AttentionProblem& p = program.problem;
-  std::int64_t visited = 0;
+  const DqSlots slots = dq_slots(program);
+  std::int64_t begun = 0;
   p.for_each_length([&](std::int64_t entries, std::int64_t entry) {
     const Mask mask = p.mask_of(entry);
     for (int m_block = 0; m_block < num_m_blocks(p.band(), program.tile); ++m_block) {
-      visited += mask.kv_tiles(program.tile, m_block).empty() ? 0 : entries;
+      begun += slots.filled(mask.kv_tiles(program.tile, m_block).count()) * entries;
     }
   });
-  return visited * p.heads;
+  return begun * p.heads;
 }
 
 }  // namespace
@@ -219,7 +225,7 @@ ClosedFormBytes closed_form_bytes(const TileProgram& program) {
     total.compulsory_write_bytes += tensor.compulsory_write_bytes;
   }
   const bool sums = program.words.later_sum != WordAccesses{};
-  const std::int64_t first_sums = sums ? visited_q_tiles(program) : 0;
+  const std::int64_t first_sums = sums ? begun_sums(program) : 0;
   const WordAccesses words =
       program.word_accesses(first_sums, sums ? program.visited_tiles() - first_sums : 0);
   total.word_read_bytes = words.asked_bytes();

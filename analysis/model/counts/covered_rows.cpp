@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "cpu_ref/schedule/sum_slots.hpp"
+
 namespace tilescope {
 
 /// Rows of the matrix that the tiles [begin, end) cover.
@@ -13,6 +15,17 @@ std::int64_t covered_rows(int begin, int end, int tile_rows, std::int64_t rows) 
 }
 
 namespace {
+
+std::int64_t slot_rows(const TileProgram& program, const Mask& mask) {
+  const DqSlots slots = dq_slots(program);
+  std::int64_t rows = 0;
+  for (int m_block = 0; slots.count > 1 && m_block < num_m_blocks(program.problem.band(), program.tile);
+       ++m_block) {
+    rows += slots.filled(mask.kv_tiles(program.tile, m_block).count()) *
+            covered_rows(m_block, m_block + 1, program.tile.block_m, program.problem.seqlen_q);
+  }
+  return rows;
+}
 
 /// @param batch  entry
 /// @param key_rows  of the tensor: all, or those that are no padding
@@ -26,6 +39,7 @@ HeadSums head_sums(const TileProgram& program, std::int64_t batch, std::int64_t 
   const std::int64_t inner_total = q_axis ? key_rows : p.seqlen_q;
   HeadSums sums;
   const Mask mask = program.walked_mask(batch);
+  sums.slot_rows = slot_rows(program, mask);
   std::vector<Interval> visited;  // inner tiles
   for (int block = 0; block < program.num_blocks(); ++block) {
     const std::int64_t rows = covered_rows(block, block + 1, owned_size, owned_total);

@@ -22,6 +22,7 @@ struct HeadSums {
   std::int64_t inner_step_rows = 0;  // the rows of these slices
   std::int64_t inner_rows = 0;       // distinct inner rows
   std::int64_t area = 0;             // entries of visited tiles, clipped to the matrix
+  std::int64_t slot_rows = 0;        // rows of q tiles, once for each slot of dQ that holds something
 };
 
 /// Batch entries with as much padding as each other.

@@ -7,6 +7,7 @@
 
 #include "analysis/model/time/closed_network.hpp"
 #include "analysis/model/time/crossing_bytes.hpp"
+#include "cpu_ref/schedule/sum_slots.hpp"
 
 namespace tilescope {
 namespace {
@@ -197,7 +198,7 @@ std::optional<CtaClocks> cta_clocks(const Kernel& kernel, const TileProgram& pro
 }
 
 bool is_elementwise(const TileProgram& program) {
-  return program.phases.empty() || program.name == PassName::combine;
+  return program.phases.empty() || program.name == PassName::combine || program.name == PassName::convert;
 }
 
 double clocks_of_elementwise(const Kernel& kernel, const TileProgram& program) {
@@ -208,7 +209,7 @@ double clocks_of_elementwise(const Kernel& kernel, const TileProgram& program) {
   if (program.name == PassName::combine)
     return kLatency * (1 + std::ceil(static_cast<double>(program.splits.count) / kResultsAtOnce));
   double most = 0;
-  for (const Operand& operand : program.prologue) {
+  for (const Operand& operand : adds_slots(program) ? program.phases.front() : program.prologue) {
     if (operand.kind == AccessKind::load)
       most = std::max(most, static_cast<double>(program.tile_bytes(operand.tensor)));
   }

@@ -6,6 +6,8 @@
 #include <queue>
 #include <vector>
 
+#include "cpu_ref/schedule/sum_slots.hpp"
+
 namespace tilescope {
 namespace {
 
@@ -31,10 +33,9 @@ class OrderedCtas {
   OrderedCtas(const TileProgram& program, const CtaClocks& clocks)
       : program_(program),
         clocks_(clocks),
-        dq_(program.problem.batch * program.problem.heads,
-            num_m_blocks(program.problem.band(), program.tile)),
-        dk_(program.problem.batch * program.problem.heads_kv, program.num_blocks()),
-        dv_(dk_) {}
+        slots_(dq_slots(program)),
+        dq_(program.problem.batch * program.problem.heads * slots_.count,
+            num_m_blocks(program.problem.band(), program.tile)) {}
 
   double end_of(const CtaWork& work, double now) {
     const int block = work.first_block;
@@ -47,19 +48,19 @@ class OrderedCtas {
         const int q_tile = program_.inner_tile(work, tiles, block, step);
         const double made = clocks_.between + (is_full(tiles, q_tile) ? 0 : clocks_.masked);
         now = std::max(now + made, sent);
-        sent =
-            dq_.add(work.batch * program_.problem.heads + head, q_tile, now, clocks_.step.out, clocks_.seen);
+        const std::int64_t query_head = work.batch * program_.problem.heads + head;
+        sent = dq_.add(query_head * slots_.count + slot(work, q_tile), q_tile, now, clocks_.step.out,
+                       clocks_.seen);
       }
     }
-    if (program_.query_splits() == 1) return sent + clocks_.end;
-    for (LastAdded* sums : {&dk_, &dv_}) {
-      sent = sums->add(work.batch * program_.problem.heads_kv + work.kv_head, block, sent, clocks_.end / 2,
-                       clocks_.seen);
-    }
-    return sent;
+    return sent + clocks_.end;
   }
 
  private:
+  int slot(const CtaWork& work, int q_tile) const {
+    return slots_.count == 1 ? 0
+                             : slots_.slot(program_.kv_tiles_before(work.batch, q_tile, work.first_block));
+  }
   static bool is_full(const TileRuns& tiles, int tile) {
     return std::ranges::any_of(tiles.runs(), [tile](const TileRange& range) {
       return range.full_begin <= tile && tile < range.full_end;
@@ -68,7 +69,8 @@ class OrderedCtas {
 
   const TileProgram& program_;
   const CtaClocks& clocks_;
-  LastAdded dq_, dk_, dv_;
+  DqSlots slots_;
+  LastAdded dq_;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 
+#include "cpu_ref/schedule/sum_slots.hpp"
 #include "gpu/launch/launch.cuh"
 #include "gpu/primitives/common/element.cuh"
 #include "gpu/primitives/common/score.cuh"
@@ -124,15 +125,9 @@ __global__ void delta_pass(const __grid_constant__ KernelArguments args, int blo
   }
 }
 
-/// @param counts  whether those who add do so in turn, and count in dK and dV (16 bits), at a tile's first
-/// row
-__global__ void zero_pass(const __grid_constant__ KernelArguments args, int block_n, bool counts) {
+__global__ void zero_pass(const __grid_constant__ KernelArguments args, int block_n) {
   gpu::sm90::let_next_kernel_begin();
   const CtaWork work = kv_work(args);
-  if (counts && threadIdx.x < 2) {
-    const DeviceTensor& sum = args[threadIdx.x == 0 ? TensorName::dk : TensorName::dv];
-    *reinterpret_cast<int*>(sum.row<std::uint16_t>(work.batch, work.kv_head, work.first_block * block_n)) = 0;
-  }
   const int end = min_of(args.band.seqlen_k, work.end_block * block_n);
   for (int row = work.first_block * block_n + static_cast<int>(threadIdx.x) / 32; row < end; row += kWarps) {
     auto* dk = args[TensorName::dk_accum].row<float>(work.batch, work.kv_head, row);
@@ -145,7 +140,7 @@ __global__ void zero_pass(const __grid_constant__ KernelArguments args, int bloc
   gpu::sm90::wait_for_kernel_before();  // the kernel after this one waits for both
 }
 
-/// One tensor to be rounded: target = factor * source.
+/// One tensor to be rounded: target = factor * the sum of the source's slots.
 struct Conversion {
   DeviceTensor source, target;
   float factor;
@@ -156,7 +151,11 @@ struct ConvertArguments {
   int count = 0;
   int heads, block_rows, seqlen;
   TileShape tile;              // of the pass that made the sums
-  bool sums_may_lack = false;  // of q tiles that see no key
+  bool sums_may_lack = false;  // of q tiles that see no key, or of kv tiles slots
+  DqSlots dq_slots;
+  int blocks_of_tile = 1;  // of this pass, in a q tile of that one
+  int slots = 1;           // of dK and dV
+  int batches = 1;
 };
 
 /// Four elements, stored as one.
@@ -176,6 +175,30 @@ __device__ __forceinline__ void store_rounded(Element* target, const float4& sum
       narrow<Element>(sums.w * factor)};
 }
 
+__device__ __forceinline__ void add_sum(float& sum, float more) { sum += more; }
+__device__ __forceinline__ void add_sum(float4& sum, const float4& more) {
+  sum = {sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w};
+}
+
+/// In their order, the loads of kAtOnce under way together: behind the last slot of it again, since ptxas
+/// makes the first sum before loads that may not be.
+template <int kAtOnce, typename Sum>
+__device__ __forceinline__ Sum sum_of_slots(const float* first, std::int64_t apart, int slots) {
+  Sum sum = *reinterpret_cast<const Sum*>(first);
+  for (int slot = 1; slot < slots; slot += kAtOnce) {
+    Sum more[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      more[i] = *reinterpret_cast<const Sum*>(first + min_of(slot + i, slots - 1) * apart);
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (slot + i < slots) add_sum(sum, more[i]);
+    }
+  }
+  return sum;
+}
+
 /// kChunks: a lane takes four sums at a time. Lanes go on from row to row, so that a request has whole
 /// sectors, none is read twice, and no lane rests.
 template <typename Element, bool kChunks>
@@ -189,7 +212,23 @@ __global__ void convert_pass(const __grid_constant__ ConvertArguments args) {
   const int end = (min_of(args.seqlen, work.end_block * args.block_rows) - first_row) * parts;
   gpu::sm90::let_next_kernel_begin();
   gpu::sm90::wait_for_kernel_before();
-  const bool lacks = args.sums_may_lack && kv_tiles(args.common.band, args.tile, work.first_block).empty();
+  const int slots =
+      args.sums_may_lack
+          ? args.dq_slots.filled(
+                kv_tiles(args.common.band, args.tile, work.first_block / args.blocks_of_tile).count())
+          : args.slots;
+  if (slots > 1) {  // the tensors beside each other
+    for (int at = static_cast<int>(threadIdx.x); at < args.count * end; at += kElementwiseThreads) {
+      const Conversion& of = args.conversions[at / end];
+      const int row = first_row + at % end / parts, col = at % end % parts * kWidth;
+      const float* const source = of.source.row<const float>(batch, head, row) + col;
+      const std::int64_t apart = args.batches * of.source.batch_stride;
+      const Sum sum = slots <= 3 ? sum_of_slots<2, Sum>(source, apart, slots)
+                                 : sum_of_slots<8, Sum>(source, apart, slots);
+      store_rounded(of.target.row<Element>(batch, head, row) + col, sum, of.factor);
+    }
+    return;
+  }
   for (int i = 0; i < args.count; ++i) {
     const Conversion& of = args.conversions[i];
     for (int first = static_cast<int>(threadIdx.x); first < end; first += kInFlight * kElementwiseThreads) {
@@ -197,7 +236,7 @@ __global__ void convert_pass(const __grid_constant__ ConvertArguments args) {
 #pragma unroll
       for (int k = 0; k < kInFlight; ++k) {
         const int part = first + k * kElementwiseThreads, row = first_row + part / parts;
-        if (part >= end || lacks) continue;
+        if (part >= end || slots == 0) continue;
         sums[k] = *reinterpret_cast<const Sum*>(of.source.row<const float>(batch, head, row) +
                                                 part % parts * kWidth);
       }
@@ -211,6 +250,14 @@ __global__ void convert_pass(const __grid_constant__ ConvertArguments args) {
   }
 }
 
+}  // namespace
+
+namespace {
+/// As delta_pass() has it; -1: neither, where each kv tile stores to a slot of its own.
+int flags_to_clear(const TileProgram& program) {
+  if (program.dq_start == DqStart::cleared) return 0;
+  return program.dq_flags > 0 ? program.dq_flags : -1;
+}
 }  // namespace
 
 void launch_delta(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
@@ -230,8 +277,7 @@ void launch_delta(const TileProgram& program, const KernelArguments& arguments, 
                         : chunks ? delta_pass<Element, true, false>
                                  : delta_pass<Element, false, false>;
     launch_grid(kernel, program, {kElementwiseThreads, 0}, stream, arguments, program.tile.block_m,
-                lanes_of_row(cols, chunks ? Chunk<Element>::kSize : 1),
-                program.dq_start == DqStart::cleared ? 0 : program.dq_flags, cols);
+                lanes_of_row(cols, chunks ? Chunk<Element>::kSize : 1), flags_to_clear(program), cols);
   });
 }
 
@@ -240,7 +286,7 @@ void launch_init(const TileProgram& program, const KernelArguments& arguments, C
   CtaGrid grid = cta_for_each_item(program);
   grid.early = early;
   launch_ctas(zero_pass, program.name, grid, {kElementwiseThreads, 0}, stream, arguments,
-              program.tile.block_n, program.ordered);
+              program.tile.block_n);
 }
 
 void launch_convert(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream,
@@ -251,9 +297,16 @@ void launch_convert(const TileProgram& program, const KernelArguments& arguments
                            .block_rows = by_query ? program.tile.block_m : program.tile.block_n,
                            .seqlen = by_query ? arguments.band.seqlen_q : arguments.band.seqlen_k,
                            .tile = program.tile,
-                           .sums_may_lack = program.dq_start != DqStart::cleared};
-  for (std::size_t i = 0; i < program.prologue.size(); ++i) {
-    const TensorName source = program.prologue[i].tensor, target = program.epilogue[i].tensor;
+                           .sums_may_lack = program.dq_start != DqStart::cleared,
+                           .dq_slots = dq_slots(program),
+                           .batches = static_cast<int>(program.problem.batch)};
+  if (adds_slots(program)) {
+    (by_query ? convert.blocks_of_tile : convert.slots) = program.splits.tiles;
+    if (by_query) convert.tile.block_m *= program.splits.tiles;
+  }
+  const std::vector<Operand>& sources = adds_slots(program) ? program.phases.front() : program.prologue;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const TensorName source = sources[i].tensor, target = program.epilogue[i].tensor;
     const bool scaled = source == TensorName::dq_accum || source == TensorName::dk_accum;
     convert.conversions[convert.count++] = {arguments[source], arguments[target],
                                             scaled ? arguments.softmax_scale : 1.0f};

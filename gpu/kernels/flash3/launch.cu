@@ -61,7 +61,7 @@ void launch_backward(const TileProgram& program, const KernelArguments& argument
   const std::int64_t items = cta_for_each_item(program).size();
   const int ctas =
       static_cast<int>(Choice::shape.persistent ? std::min<std::int64_t>(items, multiprocessors()) : items);
-  launch(gpu::flash3_backward_arguments<kType, Choice::shape>(arguments, program.dq_start), ctas, stream);
+  launch(gpu::flash3_backward_arguments<kType, Choice::shape>(program, arguments), ctas, stream);
 }
 
 template <WgmmaType kType, typename Choice>

@@ -8,6 +8,7 @@
 #include "cpu_ref/judge/compare.hpp"
 #include "cpu_ref/kernels/kernel.hpp"
 #include "cpu_ref/numeric/random_inputs.hpp"
+#include "cpu_ref/schedule/sum_slots.hpp"
 
 namespace tilescope {
 namespace {
@@ -29,7 +30,7 @@ void check_same_as(BackwardOrder order, BackwardOrder usual, bool TileProgram::*
     CHECK(marked[i].*mark == (i >= first_marked && i <= last_marked));
     CHECK_FALSE(plain[i].*mark);
     CHECK(marked[i].name == plain[i].name);
-    CHECK(marked[i].tile == plain[i].tile);
+    if (!adds_slots(marked[i])) CHECK(marked[i].tile == plain[i].tile);
   }
   TensorSet expected(p), tensors(p);
   for (TensorSet* set : {&expected, &tensors}) {
@@ -87,6 +88,47 @@ TEST_CASE("sums of dQ that the first kv tile stores are those that are cleared a
   }
 }
 
+/// Queries of which the last ones alone see keys.
+AttentionProblem problem_of_few_busy_queries(std::int64_t seqlen_k) {
+  return {.heads = 4, .heads_kv = 2, .seqlen_q = 26000, .seqlen_k = seqlen_k, .head_dim = 64, .causal = true};
+}
+
+TEST_CASE(
+    "as many slots of dQ pay as L2 holds, or as kv tiles wait for with them; there is one of many bytes") {
+  const TileShape tile{64, 128};
+  const auto slots = [&](const AttentionProblem& problem) { return dq_slots(problem, tile); };
+  CHECK(slots({.heads = 8, .seqlen_q = 679, .seqlen_k = 679, .head_dim = 192}) == DqSlots{6, 0});
+  CHECK(slots({.heads = 8, .seqlen_q = 679, .seqlen_k = 120, .head_dim = 192}) == DqSlots{});
+  CHECK(slots(problem_of_few_busy_queries(380)) == DqSlots{2, 1});
+  CHECK(slots({.batch = 64, .heads = 16, .seqlen_q = 8192, .seqlen_k = 8192, .head_dim = 128}) == DqSlots{});
+  AttentionProblem window{
+      .seqlen_q = 40000, .seqlen_k = 40000, .head_dim = 64, .window_left = 200, .window_right = 0};
+  for (int queries = 1; queries < 400; queries += 61) {
+    window.seqlen_q = queries;
+    const DqSlots of = slots(window);
+    for (int block = 0; block < num_m_blocks(window.band(), tile); ++block)
+      CHECK(of.filled(kv_tiles(window.band(), tile, block).count()) <= of.count);
+  }
+}
+
+TEST_CASE("dQ of few slots, of which several kv tiles add to each in turn, is that of one") {
+  const AttentionProblem p = problem_of_few_busy_queries(180);
+  ProgramOptions options = ProgramOptions::with_tile({64, 32});
+  const Kernel& kernel = cpu_kernels().back();
+  TensorSet fused(p), ordered(p);
+  for (TensorSet* set : {&fused, &ordered}) {
+    fill_random_inputs(*set, Direction::backward);
+    kernel.run(options, Direction::forward, *set, nullptr);
+    options.backward = set == &fused ? BackwardOrder::fused : BackwardOrder::ordered;
+    kernel.run(options, Direction::backward, *set, nullptr);
+  }
+  CHECK(dq_slots(p, {64, 32}) == DqSlots{2, 2});
+  for (std::int64_t i = 0; i < fused[TensorName::dq].shape().elements(); ++i) {
+    REQUIRE(ordered[TensorName::dq].get(i) ==
+            doctest::Approx(fused[TensorName::dq].get(i)).epsilon(1e-5).scale(1e-2));
+  }
+}
+
 TEST_CASE("CTAs that share kv tiles cut their walks and leave the gradients of whole ones") {
   const AttentionProblem p = problem_of_unequal_rows(6);
   ProgramOptions options = ProgramOptions::with_tile({16, 8});
@@ -104,8 +146,8 @@ TEST_CASE("CTAs that share kv tiles cut their walks and leave the gradients of w
     options.backward = ordered ? BackwardOrder::ordered : BackwardOrder::fused;
     options.set_query_splits(splits);
     const std::vector<TileProgram> programs = kernel.programs(Direction::backward, p, options);
-    REQUIRE(programs.size() == 5);
-    const TileProgram& main = programs[2];
+    REQUIRE(programs.size() == (ordered ? 4 : 5));  // slots of sums are not cleared
+    const TileProgram& main = programs[ordered ? 1 : 2];
     CHECK(main.head_splits == (splits % 3 == 0 ? 3 : 1));
     CHECK(main.num_ctas() == splits * p.batch * p.heads_kv * main.num_blocks());
     CHECK(main.dq_start == (ordered ? DqStart::in_order : DqStart::cleared));

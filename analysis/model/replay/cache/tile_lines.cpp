@@ -62,13 +62,17 @@ TileLines::TileLines(const TileProgram& program, const TileNumbering& numbers, c
   }
 }
 
-LineSample::Range TileLines::place(TensorName tensor, const AccessGroup& group, std::uint32_t tile) {
+LineSample::Range TileLines::place(TensorName tensor, const AccessGroup& group, std::uint32_t tile,
+                                   std::optional<int> slot) {
   LineSample::Range& lines = ranges_[tile];
   lines.begin = sample_.size();
   const bool evict_first = program_->evict_first(tensor);
-  memory_.for_each_run(tensor, group, [this, evict_first](std::int64_t address, std::int64_t bytes) {
-    sample_.place(address, bytes, evict_first);
-  });
+  memory_.for_each_run(
+      tensor, group,
+      [this, evict_first](std::int64_t address, std::int64_t bytes) {
+        sample_.place(address, bytes, evict_first);
+      },
+      slot);
   lines.end = sample_.size();
   return lines;
 }
@@ -85,14 +89,13 @@ void TileLines::place_all(TensorName tensor) {
     for (int head = 0; head < extent.heads; ++head) {
       for (int row = 0; row < rows_of_tiles; ++row) {
         AccessGroup group{{}, batch, head * query_heads, by_m ? row : 0, by_m ? 0 : row};
-        const std::uint32_t first = numbers_.tile(tensor, group).number;
-        if (!extent.cut_by_n()) {
-          for (group.n_block = 0; group.n_block < extent.splits; ++group.n_block) {
-            place(tensor, group, numbers_.tile(tensor, group).number);
-          }
+        if (extent.indexing != TileIndexing::mn && extent.splits > 1) {
+          for (int slot = 0; slot < extent.splits; ++slot)
+            place(tensor, group, numbers_.tile(tensor, group, slot).number, slot);
           continue;
         }
-        if (extent.indexing == TileIndexing::n) {
+        const std::uint32_t first = numbers_.tile(tensor, group).number;
+        if (extent.indexing != TileIndexing::mn) {
           place(tensor, group, first);
           continue;
         }

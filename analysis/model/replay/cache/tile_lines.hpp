@@ -23,7 +23,8 @@ class TileLines {
 
   bool placed_at_once() const { return placed_at_once_; }
   /// Those of the tile of `tensor` that `group` touches for the first time.
-  LineSample::Range place(TensorName tensor, const AccessGroup& group, std::uint32_t tile);
+  LineSample::Range place(TensorName tensor, const AccessGroup& group, std::uint32_t tile,
+                          std::optional<int> slot = std::nullopt);
   /// The lines of a tile that was placed.
   LineSample::Range operator[](std::uint32_t tile) const { return ranges_[tile]; }
   const LineSample& sample() const { return sample_; }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "cpu_ref/numeric/philox.hpp"
+#include "cpu_ref/schedule/sum_slots.hpp"
 
 namespace tilescope {
 namespace {
@@ -158,6 +159,8 @@ bool CoResidentCtas::in_step_with_last(std::int64_t cta) const {
       its.batch_head == last.batch_head && its.first_head == last.first_head && its.split == last.split;
   if (!same_head || its.first_block != last.first_block + 1) return false;
   if (program_.scan == Scan::sawtooth && its.wave_parity != last.wave_parity) return false;
+  const DqSlots slots = dq_slots(program_);  // of which some have several neighbours
+  if (slots.count > 1 && slots.in_turn()) return false;
   if (program_.phases.empty()) {
     return program_.has_prologue(its.batch, its.first_block) ==
            program_.has_prologue(last.batch, last.first_block);

@@ -7,9 +7,11 @@ namespace tilescope {
 
 SumsInOrder::SumsInOrder(const TileProgram& program)
     : program_(&program),
+      slots_(dq_slots(program)),
       heads_(static_cast<std::size_t>(program.problem.heads)),
       q_tiles_(static_cast<std::size_t>(num_m_blocks(program.problem.band(), program.access_tile()))),
-      counts_(static_cast<std::size_t>(program.problem.batch) * heads_ * q_tiles_) {}
+      counts_(static_cast<std::size_t>(program.problem.batch) * heads_ * q_tiles_ *
+              static_cast<std::size_t>(slots_.count)) {}
 
 bool SumsInOrder::adds(const AccessGroup& group) {
   return std::any_of(group.operands.begin(), group.operands.end(), [](const Operand& operand) {

@@ -10,6 +10,7 @@
 
 #include "analysis/model/replay/tiles/page_table.hpp"
 #include "cpu_ref/schedule/cta_walk.hpp"
+#include "cpu_ref/schedule/sum_slots.hpp"
 
 namespace tilescope {
 
@@ -25,11 +26,14 @@ class TileMemory {
     std::int64_t bytes() const { return count * row_bytes; }
   };
   /// Those with the tile of `tensor` that `group` touches.
-  Rows rows(TensorName tensor, const AccessGroup& group) const {
+  /// @param slot  of partial results or sums; none: the group's
+  Rows rows(TensorName tensor, const AccessGroup& group, std::optional<int> slot = std::nullopt) const {
     const TensorExtent& extent = extents_[static_cast<std::size_t>(tensor)];
     const bool by_m = extent.cut_by_m(), of_heads = extent.indexing == TileIndexing::head;
     const std::int64_t heads_to_one = program_->q_heads() / extent.heads;
-    const std::int64_t split = are_partial(tensor) ? group.n_block : 0;
+    const std::int64_t split = extent.splits == 1 ? 0
+                               : slot             ? *slot
+                                      : slot_at(*program_, tensor, group.batch, group.m_block, group.n_block);
     const std::int64_t batch = of_heads ? 0 : group.batch;
     const std::int64_t head = (split * extent.batch + batch) * extent.heads + group.head / heads_to_one;
     const std::int64_t rows_of_tile = by_m ? tile_.block_m : tile_.block_n;
@@ -46,8 +50,9 @@ class TileMemory {
   /// touches: one, one a head where heads are interleaved, or one a row where a tile is narrower than the
   /// tensor, each cut where pages at random places end.
   template <typename Visitor>
-  void for_each_run(TensorName tensor, const AccessGroup& group, Visitor&& visit) {
-    const Rows rows = this->rows(tensor, group);
+  void for_each_run(TensorName tensor, const AccessGroup& group, Visitor&& visit,
+                    std::optional<int> slot = std::nullopt) {
+    const Rows rows = this->rows(tensor, group, slot);
     const TensorExtent& extent = this->extent(tensor);
     const std::int64_t heads = extent.cut_by_m() ? program_->interleaved_heads() : 1;
     if (heads > 1) {  // of each the same queries

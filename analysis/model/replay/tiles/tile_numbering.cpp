@@ -5,7 +5,7 @@
 
 namespace tilescope {
 
-TileNumbering::TileNumbering(const TileProgram& program) {
+TileNumbering::TileNumbering(const TileProgram& program) : program_(&program) {
   std::array<bool, kNumTensors> touched{}, written{};
   const auto look = [&](const std::vector<Operand>& operands) {
     for (const Operand& operand : operands) {
@@ -39,6 +39,7 @@ void TileNumbering::number(const TileProgram& program, TensorName name) {
   const int n_tiles = num_n_blocks(program.problem.band(), tile);
   t.row_tiles = t.of_heads ? 1 : t.by_m ? ceil_div(static_cast<int>(extent.rows), tile.block_m) : n_tiles;
   t.col_tiles = t.by_m && by_n ? n_tiles : static_cast<int>(extent.splits);
+  t.has_slots = extent.splits > 1;
   const bool rows_side_by_side = program.axis == Axis::q;
   t.row_stride = rows_side_by_side ? 1 : t.col_tiles;
   t.col_stride = rows_side_by_side ? t.row_tiles : 1;

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "cpu_ref/schedule/cta_walk.hpp"
+#include "cpu_ref/schedule/sum_slots.hpp"
 
 namespace tilescope {
 
@@ -20,6 +22,7 @@ struct NumberedTile {
 /// Numbers the tiles of the tensors that a program touches from 0 on, those that it writes first.
 class TileNumbering {
  public:
+  /// The program must outlive this.
   /// @throws BadInput when there are 2^32 tiles or more
   explicit TileNumbering(const TileProgram& program);
 
@@ -28,13 +31,18 @@ class TileNumbering {
   /// Tiles below this number may be stored or reduced; the others are only loaded.
   std::uint32_t num_written_tiles() const { return num_written_tiles_; }
   /// The tile of `tensor` that a group touches.
-  NumberedTile tile(TensorName tensor, const AccessGroup& group) const {
+  /// @param slot  of partial results or sums; none: the group's
+  NumberedTile tile(TensorName tensor, const AccessGroup& group,
+                    std::optional<int> slot = std::nullopt) const {
     const Tensor& t = tensors_[static_cast<std::size_t>(tensor)];
     const int head_of_tensor = t.group_size == 1 ? group.head : group.head / t.group_size;
     const std::int64_t head =
         (t.of_heads ? 0 : static_cast<std::int64_t>(group.batch)) * t.heads + head_of_tensor;
     const int row_tile = t.of_heads ? 0 : t.by_m ? group.m_block : group.n_block;
-    const int col_tile = t.col_tiles == 1 ? 0 : group.n_block;
+    const int col_tile = t.col_tiles == 1 ? 0
+                         : slot           ? *slot
+                         : t.has_slots ? slot_at(*program_, tensor, group.batch, group.m_block, group.n_block)
+                                       : group.n_block;
     const std::int64_t number = head * t.tiles_of_head + row_tile * t.row_stride + col_tile * t.col_stride;
     std::int64_t bytes = t.bytes[row_tile == t.row_tiles - 1][col_tile == t.col_tiles - 1];
     if (!t.unpadded_bytes.empty()) {
@@ -64,6 +72,7 @@ class TileNumbering {
     int heads = 1, group_size = 1;
     bool by_m = true, of_heads = false;
     int row_tiles = 1, col_tiles = 1;
+    bool has_slots = false;  // of which those are
     /// Tiles of CTAs side by side, which touch theirs one right after the other, are neighbours.
     std::int64_t row_stride = 1, col_stride = 1, tiles_of_head = 1;
     std::int64_t bytes[2][2]{};  // [last row tile][last column tile]
@@ -75,6 +84,7 @@ class TileNumbering {
   };
   void number(const TileProgram& program, TensorName name);
 
+  const TileProgram* program_;
   std::array<Tensor, kNumTensors> tensors_{};
   bool has_boxes_ = false;
   std::uint32_t num_tiles_ = 0, num_written_tiles_ = 0;

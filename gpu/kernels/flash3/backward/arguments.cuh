@@ -6,6 +6,7 @@
 
 #include <type_traits>
 
+#include "cpu_ref/schedule/sum_slots.hpp"
 #include "cpu_ref/schedule/tile_schedule.hpp"
 #include "gpu/kernels/flash3/backward/shapes.hpp"
 #include "gpu/launch/kernel_arguments.hpp"
@@ -17,10 +18,14 @@ struct Flash3BackwardArguments {
   CUtensorMap dk, dv;             // head_panels(): boxes of 16 rows
   CUtensorMap dq_accum;           // (B, H, Nq, D) fp32: boxes of 32 columns and 64 rows
   DeviceTensor dk_sums, dv_sums;  // fp32, to which CTAs that share a kv tile add; null: each stores its own
-  /// Where the rows of a kv tile begin, how many of these CTAs have added, in an ordered pass: 0 at first.
-  DeviceTensor dk_counts, dv_counts;
-  /// A q tile's flags (DqStart), one for each warpgroup, 0 at first: how many kv tiles have added to dQ, in
-  /// an ordered pass; whether one has stored there; claimed, and then stored. Null: dQ is cleared, all add.
+  /// Of an ordered pass, in which these CTAs store to slots of their own, one for all batch entries after the
+  /// other, and dQ has slots as well.
+  DqSlots dq_slots;
+  int batches = 1;
+  int tiles_of_part = 0;  // see SplitKeys::tiles
+  /// A q tile's flags (DqStart), one for each warpgroup, 0 at first: how many kv tiles have added to a slot
+  /// of dQ, in an ordered pass; whether one has stored there; claimed, and then stored. Null: dQ is cleared,
+  /// all add; or, in an ordered pass, each has a slot of its own.
   int* dq_flags = nullptr;
   unsigned flag_batch_stride = 0, flag_head_stride = 0, flag_tile_stride = 0;  // [16 bytes]
   const float* lse = nullptr;    // (B, H, Nq), natural logarithm; strides in elements

@@ -12,6 +12,20 @@
 
 namespace tilescope::gpu::detail {
 
+/// As sm90::add_transposed_direct(), but stores.
+template <int kCount>
+__device__ __forceinline__ void store_transposed_direct(const float (&d)[kCount], float* target,
+                                                        std::int64_t row_stride, int rows, int cols,
+                                                        int lane) {
+  const int col = lane / 4;
+  float* first = target + 2 * (lane % 4) * row_stride + col;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const int row = 8 * (i / 4) + i % 2, below = 8 * (i / 2 % 2);
+    if (row + 2 * (lane % 4) < rows && col + below < cols) first[row * row_stride + below] = d[i];
+  }
+}
+
 template <sm90::WgmmaType kType, Flash3BackwardShape kShape, bool kObserved>
 struct Flash3Columns : Flash3Consumer<kType, kShape> {
   using Base = Flash3Consumer<kType, kShape>;
@@ -191,25 +205,27 @@ struct Flash3Columns : Flash3Consumer<kType, kShape> {
                       stream.kv_head(args), stream.batch);
     }
   }
-  /// Adds them to the sums of all CTAs that share the kv tile.
+  /// Adds them to the sums of all CTAs that share the kv tile, or stores them to the CTA's slot.
   __device__ __forceinline__ void add_to_sums(const float (&d)[kSums], const DeviceTensor& sums,
                                               const Flash3Stream<kShape>& stream) const {
     const int first = stream.n_block * kBlockN, first_col = 64 * group + 16 * warp();
-    sm90::add_transposed_direct(d, sums.row<float>(stream.batch, stream.kv_head(args), first) + first_col,
-                                sums.row_stride, args.band.seqlen_k - first, args.head_dim - first_col,
-                                lane());
+    if constexpr (kShape.ordered) {
+      float* const rows = sums.row<float>(this->entry_of_sums(stream), stream.kv_head(args), first);
+      store_transposed_direct(d, rows + first_col, sums.row_stride, args.band.seqlen_k - first,
+                              args.head_dim - first_col, lane());
+    } else {
+      sm90::add_transposed_direct(d, sums.row<float>(stream.batch, stream.kv_head(args), first) + first_col,
+                                  sums.row_stride, args.band.seqlen_k - first, args.head_dim - first_col,
+                                  lane());
+    }
   }
   __device__ __forceinline__ void finish(const Flash3Stream<kShape>& stream, float (&dk)[kSums],
                                          float (&dv)[kSums]) const {
     sync_everyone();
     if constexpr (kShape.can_share()) {
       if (args.dk_sums.data) {
-        const bool leads = group == 0 && thread == 0;
-        const auto sync = [&] { sync_everyone(); };
-        this->add_in_turn(args.dk_counts, stream, leads, sync,
-                          [&] { add_to_sums(dk, args.dk_sums, stream); });
-        this->add_in_turn(args.dv_counts, stream, leads, sync,
-                          [&] { add_to_sums(dv, args.dv_sums, stream); });
+        add_to_sums(dk, args.dk_sums, stream);
+        add_to_sums(dv, args.dv_sums, stream);
         return;
       }
     }

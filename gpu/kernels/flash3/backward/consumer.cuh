@@ -146,26 +146,21 @@ struct Flash3Consumer {
     if constexpr (kTo == kBoxes) dq_round.advance();
   }
 
-  /// Lets the threads that `sync` brings together add dK or dV to the sums of all CTAs that share the kv
-  /// tile: in an ordered pass in turn.
-  /// @param leads  one of these threads
-  template <typename Sync, typename Add>
-  __device__ __forceinline__ void add_in_turn(const DeviceTensor& counts, const Flash3Stream<kShape>& stream,
-                                              bool leads, Sync&& sync, Add&& add) const {
-    if constexpr (!kShape.ordered) return add();
-    int* count = reinterpret_cast<int*>(
-        counts.row<std::uint16_t>(stream.batch, stream.kv_head(args), stream.n_block * kBlockN));
-    if (leads) sm90::wait_for_count(count, stream.turn);
-    sync();
-    add();
-    sync();
-    if (leads) sm90::count_up(count);
-  }
-  /// Adds a warp's 16 keys of dK or dV to the sums of all CTAs that share the kv tile.
+  /// Adds a warp's 16 keys of dK or dV to the sums of all CTAs that share the kv tile; in an ordered pass it
+  /// stores them to the CTA's slot.
   __device__ __forceinline__ void add_to_sums(const float (&d)[kSums], const DeviceTensor& sums,
                                               const Flash3Stream<kShape>& stream, int warp_key) const {
-    sm90::add_rows_direct(d, sums.row<float>(stream.batch, stream.kv_head(args), warp_key), sums.row_stride,
-                          args.band.seqlen_k - warp_key, args.head_dim, lane());
+    float* const rows = sums.row<float>(entry_of_sums(stream), stream.kv_head(args), warp_key);
+    const int keys = args.band.seqlen_k - warp_key;
+    if constexpr (kShape.ordered) {
+      sm90::store_rows_fp32(d, rows, sums.row_stride, {8 * sums.row_stride, {keys, keys - 8}}, args.head_dim,
+                            lane());
+    } else {
+      sm90::add_rows_direct(d, rows, sums.row_stride, keys, args.head_dim, lane());
+    }
+  }
+  __device__ __forceinline__ int entry_of_sums(const Flash3Stream<kShape>& stream) const {
+    return kShape.ordered ? stream.batch + stream.sharer * args.batches : stream.batch;
   }
   /// One lane sends a warp's 16 keys, by panels of columns.
   /// @param send  (panel's offset in a tile of keys, first column)

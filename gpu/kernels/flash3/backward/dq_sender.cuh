@@ -39,7 +39,7 @@ struct DqRound {
   }
 };
 
-/// The semaphore of a q tile's dQ: what a kv tile does with its part, and when (DqStart).
+/// The semaphore of a q tile's dQ, or of a slot of it: what a kv tile does with its part, and when (DqStart).
 template <Flash3BackwardShape kShape, int kGroup>
 struct DqSemaphore {
   const Flash3BackwardArguments& args;
@@ -47,12 +47,20 @@ struct DqSemaphore {
   int head, m_block;
   bool stores = false;
   unsigned place = 0;  // of the flags [16 bytes]
+  int slot = 0;        // in an ordered pass
 
   __device__ __forceinline__ void find_place() {
     place = stream.batch * args.flag_batch_stride + head * args.flag_head_stride +
             m_block * args.flag_tile_stride;
   }
-  __device__ __forceinline__ int* flag() const { return args.dq_flags + std::uint64_t{place} * 4 + kGroup; }
+  __device__ __forceinline__ int* flag() const {
+    int* const first = args.dq_flags + std::uint64_t{place} * 4 + kGroup;
+    return kShape.ordered ? first + kShape.flags() * slot : first;
+  }
+  /// Of all slots' batch entries.
+  __device__ __forceinline__ int entry() const {
+    return kShape.ordered ? stream.batch + slot * args.batches : stream.batch;
+  }
   /// Kv tiles of the q tile in front of this one. They belong to CTAs that were issued earlier, so that a
   /// wait for them ends.
   __device__ __forceinline__ int before() const {
@@ -60,17 +68,22 @@ struct DqSemaphore {
   }
   /// While dQ is being computed: who is first has stored a step ago, as a rule.
   __device__ __forceinline__ void begin() {
-    if constexpr (!kShape.persistent) {
-      stores = (kShape.ordered || args.dq_flags) && before() == 0;
+    if constexpr (kShape.ordered) {
+      const int in_front = before();
+      slot = args.dq_slots.slot(in_front);
+      stores = args.dq_slots.before_in_slot(in_front) == 0;
       find_place();
-      if (!kShape.ordered && args.dq_flags && !stores) sm90::wait_for_count(flag(), 1);
+    } else if constexpr (!kShape.persistent) {
+      stores = args.dq_flags && before() == 0;
+      find_place();
+      if (args.dq_flags && !stores) sm90::wait_for_count(flag(), 1);
     }
   }
   /// Two launches of persistent CTAs could wait for each other's first kv tiles. There whoever comes claims
   /// the q tile, and others wait only for one that is storing.
   __device__ __forceinline__ void wait() {
     if constexpr (kShape.ordered) {
-      if (!stores) sm90::wait_for_count(flag(), before());
+      if (!stores) sm90::wait_for_count(flag(), args.dq_slots.before_in_slot(before()));
     } else if constexpr (kShape.persistent) {
       if (!args.dq_flags) return;
       find_place();
@@ -80,7 +93,7 @@ struct DqSemaphore {
     }
   }
   __device__ __forceinline__ void release() const {
-    if (!kShape.ordered && !stores) return;
+    if (kShape.ordered ? args.dq_flags == nullptr : !stores) return;
     sm90::wait_for_stores<0>();
     sm90::count_up(flag());
   }
@@ -116,9 +129,9 @@ __device__ __forceinline__ void send_dq(const Flash3BackwardArguments& args,
         if (col >= args.head_dim || first_query >= args.band.seqlen_q) continue;
         const std::uint32_t box = dq.buffer_at(stage) + panel * kShape.dq_box().panel_bytes();
         if (semaphore.stores) {
-          sm90::store_box(args.dq_accum, box, col, first_query, head, stream.batch);
+          sm90::store_box(args.dq_accum, box, col, first_query, head, semaphore.entry());
         } else {
-          sm90::add_box(args.dq_accum, box, col, first_query, head, stream.batch);
+          sm90::add_box(args.dq_accum, box, col, first_query, head, semaphore.entry());
         }
       }
       sm90::commit_stores();

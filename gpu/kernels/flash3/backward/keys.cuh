@@ -222,12 +222,8 @@ struct Flash3Keys : Flash3Consumer<kType, kShape, kGroup> {
     if (kShape.persistent && lane() == 0) sm90::arrive(shared.k().empty());
     if constexpr (kShape.can_share()) {
       if (args.dk_sums.data) {
-        const bool leads = group == 0 && thread == 0;
-        const auto sync = [&] { sync_everyone(); };
-        this->add_in_turn(args.dk_counts, stream, leads, sync,
-                          [&] { this->add_to_sums(dk, args.dk_sums, stream, warp_key); });
-        this->add_in_turn(args.dv_counts, stream, leads, sync,
-                          [&] { this->add_to_sums(dv, args.dv_sums, stream, warp_key); });
+        this->add_to_sums(dk, args.dk_sums, stream, warp_key);
+        this->add_to_sums(dv, args.dv_sums, stream, warp_key);
         return;
       }
     }

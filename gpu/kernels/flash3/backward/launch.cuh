@@ -9,10 +9,9 @@
 namespace tilescope::gpu {
 
 /// The arguments of the fused backward pass. dq_accum is converted after it.
-/// @param start  what must be cleared before: dq_accum, or flags in dq
 template <sm90::WgmmaType kType, Flash3BackwardShape kShape>
-Flash3BackwardArgumentsOf<kShape.tables> flash3_backward_arguments(const KernelArguments& args,
-                                                                   DqStart start) {
+Flash3BackwardArgumentsOf<kShape.tables> flash3_backward_arguments(const TileProgram& program,
+                                                                   const KernelArguments& args) {
   constexpr auto kElement = kType == sm90::WgmmaType::fp16 ? sm90::MapElement::fp16 : sm90::MapElement::bf16;
   const int splits = args.grid.num_splits;
   const int batch = args.grid.num_heads / (args.heads_kv * splits);
@@ -21,6 +20,9 @@ Flash3BackwardArgumentsOf<kShape.tables> flash3_backward_arguments(const KernelA
         flash3_map(kElement, args[name], batch, heads, rows, args.head_dim, box_rows), args[name].data);
   };
   Flash3BackwardArgumentsOf<kShape.tables> out{};
+  out.dq_slots = dq_slots(program);
+  out.batches = batch;
+  out.tiles_of_part = program.splits.tiles;
   const int q_rows = args.band.seqlen_q, k_rows = args.band.seqlen_k;
   out.q = map(TensorName::q, args.heads, q_rows, kShape.tile.block_m);
   out.dout = map(TensorName::dout, args.heads, q_rows, kShape.tile.block_m);
@@ -28,11 +30,12 @@ Flash3BackwardArgumentsOf<kShape.tables> flash3_backward_arguments(const KernelA
   out.v = map(TensorName::v, args.heads_kv, k_rows, kShape.tile.block_n);
   out.dk = map(TensorName::dk, args.heads_kv, k_rows, 16);
   out.dv = map(TensorName::dv, args.heads_kv, k_rows, 16);
-  sm90::TensorMapParameters sums = flash3_map(sm90::MapElement::fp32, args[TensorName::dq_accum], batch,
-                                              args.heads, q_rows, args.head_dim, 64);
+  sm90::TensorMapParameters sums =
+      flash3_map(sm90::MapElement::fp32, args[TensorName::dq_accum], batch * out.dq_slots.count, args.heads,
+                 q_rows, args.head_dim, 64);
   sums.box[0] = 32;
   out.dq_accum = sm90::encode_tensor_map(sums, args[TensorName::dq_accum].data);
-  if (start != DqStart::cleared) {
+  if (program.dq_start != DqStart::cleared && program.dq_flags > 0) {
     const DeviceTensor& dq = args[TensorName::dq];
     out.dq_flags = static_cast<int*>(dq.data);
     const auto stride = [](std::int64_t elements) { return static_cast<unsigned>(elements / 8); };
@@ -43,8 +46,6 @@ Flash3BackwardArgumentsOf<kShape.tables> flash3_backward_arguments(const KernelA
   if (splits > 1) {
     out.dk_sums = args[TensorName::dk_accum];
     out.dv_sums = args[TensorName::dv_accum];
-    out.dk_counts = args[TensorName::dk];
-    out.dv_counts = args[TensorName::dv];
   }
   const DeviceTensor& lse = args[TensorName::lse];
   out.lse = static_cast<const float*>(lse.data);

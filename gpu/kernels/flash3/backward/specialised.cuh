@@ -40,8 +40,7 @@ template <sm90::WgmmaType kType, Flash3BackwardShape kShape, int kGroup>
 struct Flash3Specialised : Flash3Consumer<kType, kShape, kGroup> {
   using Base = Flash3Consumer<kType, kShape, kGroup>;
   using Base::args, Base::shared, Base::thread, Base::kBoxes, Base::kSums;
-  static constexpr int kPassNumbers = 32;     // 64 queries and 64 columns of dQ
-  static constexpr int kFirstOwnBarrier = 2;  // the named barriers of a warpgroup's own threads
+  static constexpr int kPassNumbers = 32;  // 64 queries and 64 columns of dQ
 
   static_assert(kShape.tile == TileShape{64, 64} && kShape.dout_stages == 1);
   static_assert(kBoxes == 4 && kShape.dq_stages() == 2,
@@ -63,19 +62,13 @@ struct Flash3Specialised : Flash3Consumer<kType, kShape, kGroup> {
   /// What both do at the end: dK or dV leaves through the place of K or V, which nobody reads any more; or is
   /// added to sums of several CTAs.
   __device__ __forceinline__ void finish(float (&sums)[kSums], const CUtensorMap& map,
-                                         const DeviceTensor& added, const DeviceTensor& counts,
-                                         std::uint32_t place) const {
+                                         const DeviceTensor& added, std::uint32_t place) const {
     constexpr sm90::PanelTile kKvTile = kShape.kv_tile();
     this->sync_everyone();
     if constexpr (kShape.can_share()) {
       if (added.data) {
         const Flash3Stream<kShape> stream(args, computed_again(Flash3KvItem{}.index()));
-        this->add_in_turn(
-            counts, stream, thread == 0, [&] { sm90::sync_named(kFirstOwnBarrier + this->group, 128); },
-            [&] {
-              this->add_to_sums(sums, added, stream,
-                                stream.n_block * kShape.tile.block_n + 16 * this->warp());
-            });
+        this->add_to_sums(sums, added, stream, stream.n_block * kShape.tile.block_n + 16 * this->warp());
         return;
       }
     }
@@ -294,7 +287,6 @@ __device__ __forceinline__ void consume_specialised(const Flash3BackwardArgument
   }
   const Flash3Specialised<kType, kShape, 0> either{{args, shared, bytes, group, thread}};
   either.finish(sums, group == 0 ? args.dv : args.dk, group == 0 ? args.dv_sums : args.dk_sums,
-                group == 0 ? args.dv_counts : args.dk_counts,
                 group == 0 ? shared.v().buffer() : shared.k().buffer());
 }
 

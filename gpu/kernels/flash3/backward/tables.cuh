@@ -28,7 +28,7 @@ struct Flash3AskedTiles {
     const int2 block = __ldcg(reinterpret_cast<const int2*>(args.visits.blocks + place));
     tiles = args.visits.tiles + block.x;
     const SplitKeys parts{args.grid.num_splits / args.heads.splits};
-    stream.range = parts.part_of(TileRange{0, block.y, 0, 0}, stream.turn / args.heads.splits);
+    stream.range = parts.part_of(TileRange{0, block.y, 0, 0}, stream.sharer / args.heads.splits);
     store_word(shared.visit_count() + 8, stream.range.count());
     sm90::arrive(shared.visit_count());
     if (!stream.range.empty()) ask();

@@ -67,8 +67,8 @@ __device__ __forceinline__ void each_item(const Flash3BackwardArguments& args, V
 template <Flash3BackwardShape kShape>
 struct Flash3Stream {
   int batch, n_block, wave_parity;
-  int share;  // which heads_of_cta query heads of the batch
-  int turn;   // of the CTAs that share the kv tile
+  int share;   // which heads_of_cta query heads of the batch
+  int sharer;  // which of the CTAs that share the kv tile
   TileRange range;
 
   __device__ __forceinline__ Flash3Stream(const Flash3BackwardArguments& args, int index) {
@@ -76,20 +76,19 @@ struct Flash3Stream {
       const CtaWork work = cta_work<true>(args.grid, args.heads, CtaHeads::kv, 1, index);
       batch = work.batch;
       share = work.first_head / args.heads_of_cta;
-      turn = share % args.heads.splits + args.heads.splits * work.split;
+      sharer = share % args.heads.splits + args.heads.splits * work.split;
       n_block = work.first_block;
       wave_parity = work.wave_parity;
       if constexpr (!kShape.tables) {
         const int parts = args.grid.num_splits / args.heads.splits;
-        const SplitKeys split =
-            kShape.ordered ? aligned_parts(parts, num_m_blocks(args.band, kShape.tile)) : SplitKeys{parts};
+        const SplitKeys split{parts, kShape.ordered ? args.tiles_of_part : 0};
         range = split.part_of(q_tiles_seen<kShape>(args, n_block), work.split);
       }
     } else {
       const WorkItem work = args.grid.item(index);
       batch = work.head / args.heads.kv;
       share = work.head % args.heads.kv;
-      turn = 0;
+      sharer = 0;
       n_block = work.block;
       wave_parity = work.wave_parity;
       range = q_tiles_seen<kShape>(args, n_block);

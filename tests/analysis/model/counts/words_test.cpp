@@ -27,16 +27,16 @@ TEST_CASE("a work counter is asked once for each block, and cleared once, by sec
 }
 
 TEST_CASE("flags by which kv tiles begin the sums of dQ are asked and told by sectors of 32 bytes") {
-  // Of 4 q tiles two see no key, one sees one kv tile, and one both.
+  // All q tiles but two see no key, one sees one kv tile, and one both. So many sums have one slot.
   const AttentionProblem problem{.batch = 2,
                                  .heads = 3,
                                  .heads_kv = 1,
-                                 .seqlen_q = 256,
+                                 .seqlen_q = 65536,
                                  .seqlen_k = 128,
                                  .head_dim = 64,
                                  .causal = true};
   ProgramOptions options = ProgramOptions::with_tile({64, 64});
-  constexpr std::int64_t kHeads = 2 * 3, kVisits = 1 + 2, kBegun = 2, kTiles = 4;
+  constexpr std::int64_t kHeads = 2 * 3, kVisits = 1 + 2, kBegun = 2, kTiles = 1024;
   struct Expected {
     BackwardOrder order;
     DqStart start;
@@ -73,6 +73,31 @@ TEST_CASE("flags by which kv tiles begin the sums of dQ are asked and told by se
     }
     for (const TensorTraffic& tensor : tensor_traffic(programs[2])) {
       if (tensor.tensor == TensorName::dq_accum) CHECK(tensor.load_bytes == kBegun * sums);
+    }
+  }
+}
+
+TEST_CASE("kv tiles that have slots of dQ store, and ask no flags; the slots that hold something are added") {
+  // Of 4 q tiles two see no key, one sees one kv tile, and one both.
+  const AttentionProblem problem{
+      .heads = 6, .heads_kv = 2, .seqlen_q = 256, .seqlen_k = 128, .head_dim = 64, .causal = true};
+  ProgramOptions options = ProgramOptions::with_tile({64, 64});
+  options.backward = BackwardOrder::ordered;
+  options.set_query_splits(3);
+  const auto programs = build_programs(Algorithm::flash2, Direction::backward, problem, options);
+  REQUIRE(programs.size() == 4);
+  const std::int64_t of_tile = 4 * 64 * 64 * problem.heads, visits = 3;
+  const std::int64_t of_sums = 4 * 128 * 64 * problem.heads_kv * 3;
+  for (const TileProgram& program : programs) {
+    CHECK(program.words.later_sum == WordAccesses{});
+    CHECK(closed_form_bytes(program).word_write_bytes == 0);
+    for (const TensorTraffic& tensor : tensor_traffic(program)) {
+      const bool makes = program.name == PassName::dkdvdq;
+      const std::int64_t moved = makes ? tensor.store_bytes : tensor.load_bytes;
+      if (tensor.tensor == TensorName::dq_accum) CHECK(moved == visits * of_tile);
+      if (tensor.tensor == TensorName::dk_accum || tensor.tensor == TensorName::dv_accum)
+        CHECK(moved == of_sums);
+      CHECK(tensor.reduce_bytes == 0);
     }
   }
 }

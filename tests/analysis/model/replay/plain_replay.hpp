@@ -109,7 +109,8 @@ class PlainCtas {
     std::set<int>& there = added_[{group.batch, group.head, group.m_block}];
     const TileRuns adders =
         program_.problem.mask_of(group.batch).kv_tiles(program_.access_tile(), group.m_block);
-    for (int i = 0; adders[i] < group.n_block; ++i) {
+    const int rank = adders.count_before(group.n_block);
+    for (int i = rank - dq_slots(program_).before_in_slot(rank); i < rank; ++i) {
       if (!there.contains(adders[i]) && (program_.ordered || i == 0)) return true;
     }
     there.insert(group.n_block);

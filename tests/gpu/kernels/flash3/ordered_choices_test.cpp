@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
+#include "cpu_ref/schedule/sum_slots.hpp"
 #include "gpu/kernels/flash3/choices.hpp"
 #include "gpu/kernels/flash3/flash3.hpp"
 #include "tests/random_problems.hpp"
@@ -33,23 +35,25 @@ TileProgram ordered_pass(const AttentionProblem& problem, ProgramOptions options
   return *pass;
 }
 
-/// Whoever adds to the same place before a CTA was issued before it: dQ of a q tile by kv tiles in their
-/// order, dK and dV of a kv tile by those that share it in theirs. Else a full device could wait for ever.
+/// Whoever adds to the same slot of a q tile's dQ before a CTA was issued before it, else a full device could
+/// wait for ever; and CTAs that share a kv tile have slots of their own.
 void check_waits(const TileProgram& program) {
-  std::map<std::tuple<int, int, int>, int> last_kv_tile, last_turn;
+  const DqSlots slots = dq_slots(program);
+  std::map<std::tuple<int, int, int, int>, int> added;
+  std::map<std::tuple<int, int, int>, std::set<int>> sharers;
   for (std::int64_t cta = 0; cta < program.num_ctas(); ++cta) {
     const CtaWork work = program.work(cta);
-    const int block = work.first_block, turn = program.grid.item(cta).head % program.grid.num_splits;
-    const auto [sharer, first] = last_turn.try_emplace({work.batch, work.kv_head, block}, turn);
-    CHECK((first ? turn == 0 : turn == sharer->second + 1));
-    sharer->second = turn;
+    const int block = work.first_block, sum_slot = sum_slot_of(program, work);
+    CHECK(sum_slot < program.query_splits());
+    CHECK(sharers[{work.batch, work.kv_head, block}].insert(sum_slot).second);
     const TileRuns queries = program.inner_tiles(work, block);
     for (int head = work.first_head; head < work.end_head; ++head) {
       for (int i = 0; i < queries.count(); ++i) {
         const int before = program.kv_tiles_before(work.batch, queries[i], block);
-        int& added = last_kv_tile[{work.batch, head, queries[i]}];
-        CHECK(added == before);
-        ++added;
+        int& there = added[{work.batch, head, queries[i], slots.slot(before)}];
+        CHECK(slots.slot(before) < slots.count);
+        CHECK(there == slots.before_in_slot(before));
+        ++there;
       }
     }
   }
@@ -75,10 +79,12 @@ TEST_CASE("ordered passes wait for CTAs in front of them alone, in whatever orde
 
 TEST_CASE(
     "flash3's ordered pass keeps the device busy by heads side by side and by CTAs that share kv tiles") {
-  // One q tile a head: each head keeps one CTA busy, whatever its kv tiles.
-  const Flash3BackwardWay wide = flash3_ordered_way(problem_of(880, 880, 51, 44219, 96));
+  // One q tile a head: each slot of it keeps one CTA busy, whatever its kv tiles.
+  const AttentionProblem one_q_tile = problem_of(880, 880, 51, 44219, 96);
+  const Flash3BackwardWay wide = flash3_ordered_way(one_q_tile);
   CHECK(wide.splits == 1);
-  CHECK(wide.swizzled_heads == kHopperMultiprocessors);
+  CHECK(wide.swizzled_heads ==
+        ceil_div(kHopperMultiprocessors, dq_slots(one_q_tile, flash3_backward_shape(96, true).tile).count));
   // Few kv tiles, which wait for nobody at other query heads and other queries.
   CHECK(flash3_ordered_way(problem_of(8, 1, 2211, 2211, 160)).splits > 1);
   // A head that fills the device by itself.
