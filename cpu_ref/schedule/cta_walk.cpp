@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "cpu_ref/schedule/sum_slots.hpp"
+
 namespace tilescope {
 
 CtaWalk::CtaWalk(const TileProgram& program, std::int64_t cta)
@@ -28,6 +30,12 @@ void CtaWalk::start_block(int block) {
 AccessGroup CtaWalk::group(const std::vector<Operand>& operands, int head, int inner) const {
   const bool q_axis = program_->axis == Axis::q;
   return {operands, work_.batch, work_.first_head + head, q_axis ? block_ : inner, q_axis ? inner : block_};
+}
+
+/// Which partial result the epilogue stores, or slot of sums.
+int CtaWalk::part() const {
+  if (program_->stores_partials()) return work_.split;
+  return slots_of(*program_, TensorName::dk_accum) > 1 ? sum_slot_of(*program_, work_) : -1;
 }
 
 /// One tile of init: operand after operand, its heads, its tiles.
@@ -87,7 +95,7 @@ bool CtaWalk::next(AccessGroup& out) {
         out = next_slice();
         break;
       case Stage::block_end:
-        out = group(program.epilogue, 0, program.stores_partials() ? work_.split : -1);
+        out = group(program.epilogue, 0, part());
         start_block(block_ + 1);
         break;
       case Stage::retired:

@@ -34,6 +34,7 @@ class CtaWalk {
   enum class Stage : std::uint8_t { init, block_start, steps, block_end, retired };
   void start_block(int block);
   AccessGroup group(const std::vector<Operand>& operands, int head, int inner) const;
+  int part() const;
   AccessGroup next_init();
   AccessGroup next_slice();
 
