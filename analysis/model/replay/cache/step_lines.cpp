@@ -12,7 +12,8 @@ StepLines::StepLines(const TileProgram& program, const TileNumbering& numbers, c
     const bool alike = std::all_of(operands.begin(), operands.end(), [&](const Operand& operand) {
       const TensorExtent extent = program.extent(operand.tensor);
       const TensorExtent of_first = program.extent(operands[0].tensor);
-      return extent.indexing == streamed && extent.heads == of_first.heads;
+      // A slot is that of who makes the step.
+      return extent.indexing == streamed && extent.heads == of_first.heads && extent.splits == 1;
     });
     if (alike && !operands.empty()) add(operands, program, lines);
   }
