@@ -113,7 +113,8 @@ std::string residual_text(std::int64_t residual, std::int64_t measured) {
   if (residual == 0) return "0 B";
   const double share = 100 * std::abs(static_cast<double>(residual)) /
                        static_cast<double>(std::max<std::int64_t>(1, measured));
-  return fmt::format("{}{} ({:.3f} %)", residual > 0 ? "+" : "-", bytes_text(std::abs(residual)), share);
+  return fmt::format("{}{} ({:.{}f} %)", residual > 0 ? "+" : "-", bytes_text(std::abs(residual)), share,
+                     share < 1 ? 3 : 1);
 }
 
 }  // namespace

@@ -200,7 +200,9 @@ double ragged_pace(const Kernel& kernel, const TileProgram& program, const Machi
 
 std::optional<std::string> lacks_for_prediction(const Kernel& kernel, const TileProgram& program,
                                                 const Machine& machine) {
-  if (!machine.launch_seconds) return machine.name + " has no time of a launch";
+  if (!machine.launch_seconds && !machine.l2_bytes_per_second)
+    return machine.name + " has neither launch_seconds nor l2_bytes_per_second";
+  if (!machine.launch_seconds) return machine.name + " has no launch_seconds";
   return lacks_for_clocks(kernel, program, machine);
 }
 
