@@ -213,7 +213,13 @@ double clocks_of_elementwise(const Kernel& kernel, const TileProgram& program) {
     if (operand.kind == AccessKind::load)
       most = std::max(most, static_cast<double>(program.tile_bytes(operand.tensor)));
   }
-  return kLatency * std::ceil(most / (kBytesOfThread * kernel.launch_shape(program, kSm90).threads_per_cta));
+  // The first of several slots with the next so many, which a thread adds up for each of its sums.
+  constexpr double kSlotsAtOnce = 8;
+  double slots = 1;
+  for (const Operand& operand : adds_slots(program) ? program.phases.front() : std::vector<Operand>{})
+    slots = std::max(slots, static_cast<double>(slots_of(program, operand.tensor)));
+  return kLatency * std::max(1.0, std::ceil((slots - 1) / kSlotsAtOnce)) *
+         std::ceil(most / (kBytesOfThread * kernel.launch_shape(program, kSm90).threads_per_cta));
 }
 
 }  // namespace tilescope
