@@ -50,29 +50,6 @@ TileProgram convert_pass(const AttentionProblem& problem, PassName served, Axis 
   program.epilogue = std::move(stores);
   return program;
 }
-constexpr int kRowsOfSums = 16;  // of a CTA that clears or rounds those of few tiles
-/// Of a CTA that adds slots: fewer of few rows, since each is many bytes.
-int rows_of_slots(std::int64_t rows) {
-  constexpr std::int64_t kFewCtas = 512;
-  return rows < kFewCtas * kRowsOfSums ? kRowsOfSums / 4 : kRowsOfSums;
-}
-/// Lets it add slots of sums first, which it walks through.
-/// @param tiles  see adds_slots()
-void add_slots(TileProgram& convert, int tiles) {
-  convert.phases = {std::move(convert.prologue)};
-  convert.prologue.clear();
-  convert.splits.tiles = tiles;
-  convert.scan = Scan::ascending;
-}
-void add_dq_slots(TileProgram& convert) {
-  const AttentionProblem& problem = convert.problem;
-  const int of_cta = rows_of_slots(problem.batch * problem.heads * problem.seqlen_q);
-  int& rows = convert.tile.block_m;
-  const int blocks = rows % of_cta == 0 ? rows / of_cta : 1;
-  add_slots(convert, blocks);
-  rows /= blocks;
-}
-
 std::vector<TileProgram> flash1_forward(const AttentionProblem& problem, const ProgramOptions& options) {
   using enum TensorName;
   const bool narrow = problem.dtype != ElementType::fp32;
@@ -180,9 +157,7 @@ void share_kv_tiles(std::vector<TileProgram>& programs, const ProgramOptions& op
     if (dq_slots(main).in_turn())
       main.splits = aligned_parts(main.splits.count, num_m_blocks(problem.band(), main.tile));
     main.epilogue = {store(dk_accum), store(dv_accum)};
-    add_slots(convert, main.query_splits());
-    convert.tile.block_n = rows_of_slots(problem.batch * problem.heads_kv * problem.seqlen_k);
-    convert.problem.heads = problem.heads_kv;  // whose sums they are: a CTA walks through them once
+    add_dkdv_slots(convert, main.query_splits());
     programs.push_back(convert);
     return;
   }

@@ -19,6 +19,12 @@ void load_score_operands(TileProgram& program);
 /// Sums a learned sink's gradient, in a pass that has delta and LSE.
 void sum_sink_gradient(TileProgram& program);
 
+inline constexpr int kRowsOfSums = 16;  // of a CTA that clears or rounds those of few tiles
+/// Lets a pass that rounds dQ add the slots of it first, which it walks through; and one that rounds dK and
+/// dV those of so many CTAs that share a kv tile.
+void add_dq_slots(TileProgram& convert);
+void add_dkdv_slots(TileProgram& convert, int slots);
+
 /// Standard attention's passes, whose grids are not set.
 std::vector<TileProgram> standard_forward_programs(const AttentionProblem& problem,
                                                    const ProgramOptions& options);

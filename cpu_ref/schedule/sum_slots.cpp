@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "cpu_ref/schedule/program_parts.hpp"
+
 namespace tilescope {
 namespace {
 
@@ -46,7 +48,36 @@ bool are_dkdv_sums(TensorName tensor) {
 
 bool has_dkdv_slots(const TileProgram& program) { return program.ordered && program.query_splits() > 1; }
 
+/// Of a CTA that adds slots: fewer of few rows, since each is many bytes.
+int rows_of_slots(std::int64_t rows) {
+  constexpr std::int64_t kFewCtas = 512;
+  return rows < kFewCtas * kRowsOfSums ? kRowsOfSums / 4 : kRowsOfSums;
+}
+/// @param tiles  see adds_slots()
+void add_slots(TileProgram& convert, int tiles) {
+  convert.phases = {std::move(convert.prologue)};
+  convert.prologue.clear();
+  convert.splits.tiles = tiles;
+  convert.scan = Scan::ascending;
+}
+
 }  // namespace
+
+void add_dq_slots(TileProgram& convert) {
+  const AttentionProblem& problem = convert.problem;
+  const int of_cta = rows_of_slots(problem.batch * problem.heads * problem.seqlen_q);
+  int& rows = convert.tile.block_m;
+  const int blocks = rows % of_cta == 0 ? rows / of_cta : 1;
+  add_slots(convert, blocks);
+  rows /= blocks;
+}
+
+void add_dkdv_slots(TileProgram& convert, int slots) {
+  AttentionProblem& problem = convert.problem;
+  add_slots(convert, slots);
+  convert.tile.block_n = rows_of_slots(problem.batch * problem.heads_kv * problem.seqlen_k);
+  problem.heads = problem.heads_kv;  // whose sums they are: a CTA walks through them once
+}
 
 DqSlots dq_slots(const AttentionProblem& problem, TileShape tile) {
   if (problem.mask.any()) return {};
