@@ -213,8 +213,9 @@ double clocks_of_elementwise(const Kernel& kernel, const TileProgram& program) {
     if (operand.kind == AccessKind::load)
       most = std::max(most, static_cast<double>(program.tile_bytes(operand.tensor)));
   }
-  // The first of several slots with the next so many, which a thread adds up for each of its sums.
-  constexpr double kSlotsAtOnce = 8;
+  // The first of several slots with the next so many (convert_pass), which a thread adds up for each of its
+  // sums.
+  constexpr double kSlotsAtOnce = 16;
   double slots = 1;
   for (const Operand& operand : adds_slots(program) ? program.phases.front() : std::vector<Operand>{})
     slots = std::max(slots, static_cast<double>(slots_of(program, operand.tensor)));

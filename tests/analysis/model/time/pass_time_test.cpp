@@ -294,7 +294,7 @@ TEST_CASE("ordered passes of drawn problems are predicted as it says, their wait
   const std::vector<double> misses = misses_of(
       std::string(TILESCOPE_SOURCE_DIR) + "/reports/prediction/times-h200-ordered-1795779727.json.gz",
       "gpu:flash3");
-  REQUIRE(misses.size() == 36);  // four of the 40, at head_dim 160, had tiles that the kernel has no more
+  REQUIRE(misses.size() == 40);
   CHECK(misses[misses.size() / 2] < 0.08);
   CHECK(misses[misses.size() * 9 / 10] < 0.25);  // 0.18 with the replay's DRAM bytes
 }
