@@ -287,7 +287,8 @@ def latent():
     fa3, fa2 = zip(*ratios)
     yield ""
     yield (f"- **Latent keys** (multi-head latent attention, absorbed): {mean(fa2):.2f} of FlashInfer's mma.sync kernel (worst {min(fa2):.2f}), {mean(fa3):.2f} of its "
-           f"wgmma kernel (worst {min(fa3):.2f}); O of 128 rows would fill the registers, so 128 heads load K twice. The steps by which splits are chosen were set by these times afterwards. {exact('mla-bytes')}")
+           f"wgmma kernel (worst {min(fa3):.2f}); O of 128 rows would fill the registers, so 128 heads load K twice. "
+           f"Those of FlashInfer are of an earlier run, on another H200, beside which splits were chosen too. {exact('mla-bytes')} Their kernel, for tiles of 32 and 64 rows, was that before wgmma, which has the same copies.")
 
 
 def exact(name):
