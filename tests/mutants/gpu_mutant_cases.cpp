@@ -84,7 +84,7 @@ void add_decode_cases(std::vector<Case>& cases) {
   more.seqlen_q = 5;
   AttentionProblem in_small_pages = few, in_large_pages = more;
   in_small_pages.page_size = 16;
-  in_small_pages.seqlen_k *= 2;  // more tiles than a ring of them has stages
+  in_small_pages.seqlen_k *= 2;    // more tiles than a ring of them has stages
   in_large_pages.page_size = 256;  // of two tiles
   AttentionProblem narrow = more;  // whose tiles have twice the keys
   narrow.seqlen_k *= 2;
