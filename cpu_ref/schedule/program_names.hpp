@@ -93,7 +93,7 @@ enum class BackwardOrder : std::uint8_t {
   fused,          // delta, dkdvdq (dQ reduced into fp32), convert: five matmuls
   q_outer,        // init, dqdkdv (dK and dV reduced into fp32), convert
   single_launch,  // the passes of split, with dkdv and dq in one launch: a CTA has keys, and then queries
-  ordered,        // as fused, but kv tiles add to dQ one after the other: deterministic on any machine
+  ordered,        // as fused, but sums are added in a fixed order: deterministic on any machine
 };
 std::string_view to_string(BackwardOrder order);
 BackwardOrder parse_backward_order(std::string_view text);

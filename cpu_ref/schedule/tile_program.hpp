@@ -246,7 +246,7 @@ struct ProgramOptions {
   SplitPolicy splits = {};  // of the forward pass
   /// CTAs that share a kv tile of the fused backward pass: each has as many of the query heads of the group
   /// as the others, where the greatest common divisor is 1 all; and a part of the queries. They add to fp32
-  /// sums of dK and dV, which are cleared before and rounded after; in an ordered pass one after the other. 1
+  /// sums of dK and dV, which are cleared before and rounded after; in an ordered pass each to its slot. 1
   /// with parts of tiles.
   int query_splits = 1;
   /// The same of the ordered pass, and the heads of an L2 swizzle in which its CTAs come; 0: in the order of
