@@ -50,6 +50,7 @@ TileProgram convert_pass(const AttentionProblem& problem, PassName served, Axis 
   program.epilogue = std::move(stores);
   return program;
 }
+
 std::vector<TileProgram> flash1_forward(const AttentionProblem& problem, const ProgramOptions& options) {
   using enum TensorName;
   const bool narrow = problem.dtype != ElementType::fp32;
