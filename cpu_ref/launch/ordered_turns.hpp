@@ -30,7 +30,9 @@ class OrderedTurns {
   }
   void done(std::int64_t tile, std::uint32_t ticket) {
     std::atomic<std::uint32_t>& serving = serving_[static_cast<std::size_t>(tile)];
-    serving.store(ticket + 1, std::memory_order_release);
+    // In one order with what notify_all() reads first, whether anybody waits: behind a mere release that
+    // could be read before others see the ticket, and who then begins to wait would never be woken.
+    serving.store(ticket + 1, std::memory_order_seq_cst);
     serving.notify_all();
   }
 
