@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 import operator
@@ -224,7 +225,7 @@ class Problem:
                     if name == "k"
                     else f"must have the batch of q, {batch}, and the heads and length of k",
                 )
-        return Problem(
+        fields = dict(
             batch=batch,
             heads=heads,
             heads_kv=heads_kv,
@@ -236,6 +237,11 @@ class Problem:
             kv_dtype=element_type_of(k.dtype),
             **fields,
         )
+        try:
+            hash(tuple(fields.values()))
+        except TypeError:  # a list, say
+            return Problem(**fields)
+        return _remembered(**fields)
 
     def replace(self, **fields: Any) -> Problem:
         """The same with other fields. ``seqlen`` sets queries and keys; heads_kv follows heads, and seqlen_k
@@ -267,6 +273,12 @@ def _problem_of(fields: dict[str, Any]) -> Problem:
     for name in fields:
         if name not in known:
             raise TypeError(f"Problem has no field {name!r}")
+    return Problem(**fields)
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _remembered(**fields: Any) -> Problem:
+    """Calls on arrays ask for the same problem again and again; to check it takes as long as a small kernel."""
     return Problem(**fields)
 
 
