@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profiler/counters/cupti_library.hpp"
 
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 
 #include "profiler/driver/library_search.hpp"
+#include "profiler/driver/trial_call.hpp"
 
 namespace tilescope {
 namespace {
@@ -25,6 +27,20 @@ std::string chosen(const std::string& path) {
                      ": it is older than CUDA 12.6; install a newer CUPTI or name one with TILESCOPE_CUPTI");
 }
 
+/// Without a driver each function of CUDA 13.2's CUPTI calls itself until the stack ends.
+void require_answers(const CuptiLibrary& cupti) {
+  if (SharedObject::open("libcuda.so.1")) return;
+  const auto asks = [&cupti] {
+    std::uint32_t version = 0;
+    cupti.cuptiGetVersion(&version);
+  };
+  if (returns_in_child(asks)) return;
+  throw MachineLacks(
+      cupti.path() +
+      " crashes where there is no NVIDIA driver, as CUDA 13.2's CUPTI does: install CUDA 13.0's "
+      "(nvidia-cuda-cupti==13.0.*), or name a copy with TILESCOPE_CUPTI");
+}
+
 }  // namespace
 
 std::vector<std::string> CuptiLibrary::candidates(const std::string& path) {
@@ -42,7 +58,11 @@ std::shared_ptr<const CuptiLibrary> CuptiLibrary::load(const std::string& path) 
   SharedObject object = chosen(path).empty() ? already_loaded(names()) : SharedObject();
   std::string tried;
   if (!object) object = open_first(candidates(path), tried);
-  if (object) return std::shared_ptr<const CuptiLibrary>(new CuptiLibrary(std::move(object)));
+  if (object) {
+    const std::shared_ptr<const CuptiLibrary> cupti(new CuptiLibrary(std::move(object)));
+    require_answers(*cupti);
+    return cupti;
+  }
   throw MachineLacks(
       "libcupti was not found (" + tried +
       "): install CUPTI with the CUDA toolkit or as the Python package nvidia-cuda-cupti, or name "
