@@ -53,13 +53,19 @@ std::int64_t ctas_at_once(const Kernel& kernel, const TileProgram& program, cons
                              : launched_together(kernel, program, machine);
 }
 
-/// DRAM writes of what no tile holds: registers that spill.
+/// Of words that CTAs clear for a pass to come: each CTA's lie in sectors of their own.
+std::int64_t cleared_word_bytes(const TileProgram& program) {
+  const std::int64_t sectors = (4 * program.words.cta.stored + kSectorBytes - 1) / kSectorBytes;
+  return kSectorBytes * sectors * program.num_ctas();
+}
+
+/// DRAM writes of what no tile holds: registers that spill, and words.
 /// @param moved_bytes  between L2 and DRAM, of the tiles
 std::int64_t written_beside_tiles(const Kernel& kernel, const TileProgram& program, const Machine& machine,
                                   const SimulationOptions& options, std::int64_t moved_bytes) {
   const SpilledRegisters spilled{options.spilled_cta_bytes.value_or(spilled_by_cta(kernel, program, machine)),
                                  program.num_ctas(), ctas_at_once(kernel, program, machine, options)};
-  return spilled_write_bytes(spilled, moved_bytes, machine.l2_bytes.value);
+  return spilled_write_bytes(spilled, moved_bytes, machine.l2_bytes.value) + cleared_word_bytes(program);
 }
 
 SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const Machine& machine,
