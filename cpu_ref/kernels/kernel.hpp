@@ -27,6 +27,7 @@ struct LaunchShape {
   int threads_per_cta = 0;
   std::int64_t shared_bytes = 0;  // dynamic shared memory of a CTA
   int ctas_per_sm = 0;            // that its registers and threads leave room for; 0: not known
+  int spilled_bytes = 0;          // local memory of a thread that holds registers; 0: none, or not known
   bool operator==(const LaunchShape&) const = default;
 };
 

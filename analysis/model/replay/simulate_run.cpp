@@ -33,10 +33,39 @@ std::vector<L2CurvePoint> l2_curve(const PassTraffic& traffic) {
   }
 }
 
+/// How the kernel launches a pass on the machine's chip, or on sm_90 where that is not known.
+std::optional<LaunchShape> launch_shape_on(const Kernel& kernel, const TileProgram& program,
+                                           const Machine& machine) {
+  if (kernel.launch_shape == nullptr) return std::nullopt;
+  const std::optional<int> capability = machine.compute_capability();
+  const Chip chip = capability ? Chip{*capability, machine.shared_bytes_per_cta.value} : kSm90;
+  return kernel.launch_shape(program, chip);
+}
+
+std::int64_t spilled_by_cta(const Kernel& kernel, const TileProgram& program, const Machine& machine) {
+  const LaunchShape shape = launch_shape_on(kernel, program, machine).value_or(LaunchShape{});
+  return std::int64_t{shape.threads_per_cta} * shape.spilled_bytes;
+}
+
 std::int64_t ctas_at_once(const Kernel& kernel, const TileProgram& program, const Machine& machine,
                           const SimulationOptions& options) {
   return options.ctas_per_sm ? machine.sm_count.value * *options.ctas_per_sm
                              : launched_together(kernel, program, machine);
+}
+
+/// Of words that CTAs clear for a pass to come: each CTA's lie in sectors of their own.
+std::int64_t cleared_word_bytes(const TileProgram& program) {
+  const std::int64_t sectors = (4 * program.words.cta.stored + kSectorBytes - 1) / kSectorBytes;
+  return kSectorBytes * sectors * program.num_ctas();
+}
+
+/// DRAM writes of what no tile holds: registers that spill, and words.
+/// @param moved_bytes  between L2 and DRAM, of the tiles
+std::int64_t written_beside_tiles(const Kernel& kernel, const TileProgram& program, const Machine& machine,
+                                  const SimulationOptions& options, std::int64_t moved_bytes) {
+  const SpilledRegisters spilled{options.spilled_cta_bytes.value_or(spilled_by_cta(kernel, program, machine)),
+                                 program.num_ctas(), ctas_at_once(kernel, program, machine, options)};
+  return spilled_write_bytes(spilled, moved_bytes, machine.l2_bytes.value) + cleared_word_bytes(program);
 }
 
 SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const Machine& machine,
@@ -63,14 +92,13 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
     bytes.l2_bytes = machine.l2_bytes.value;
     const SplitL2Traffic traffic =
         simulate_split_l2(program, schedule, *split, options.pages, options.on_retired);
-    const SpilledRegisters spilled{options.spilled_cta_bytes, program.num_ctas(), ctas};
-    const std::int64_t spills = spilled_write_bytes(
-        spilled, traffic.dram_read_bytes + traffic.dram_write_bytes, machine.l2_bytes.value);
-    take(traffic, traffic.dram_read_bytes, traffic.dram_write_bytes + spills);
+    const std::int64_t beside_tiles = written_beside_tiles(
+        kernel, program, machine, options, traffic.dram_read_bytes + traffic.dram_write_bytes);
+    take(traffic, traffic.dram_read_bytes, traffic.dram_write_bytes + beside_tiles);
     bytes.dram_read_range = traffic.dram_read_range;
     bytes.dram_write_range = traffic.dram_write_range;
     if (bytes.dram_write_range) {
-      for (std::int64_t& end : *bytes.dram_write_range) end += spills;
+      for (std::int64_t& end : *bytes.dram_write_range) end += beside_tiles;
     }
     if (!options.l2_curve) return bytes;
   }
@@ -91,11 +119,7 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
 }  // namespace
 
 std::int64_t launched_together(const Kernel& kernel, const TileProgram& program, const Machine& machine) {
-  const std::optional<int> capability = machine.compute_capability();
-  const Chip chip = capability ? Chip{*capability, machine.shared_bytes_per_cta.value} : kSm90;
-  std::optional<LaunchShape> shape;
-  if (kernel.launch_shape != nullptr) shape = kernel.launch_shape(program, chip);
-  return co_resident_ctas(program, machine, shape);
+  return co_resident_ctas(program, machine, launch_shape_on(kernel, program, machine));
 }
 
 ProgramOptions options_on(const Machine& machine, const Kernel& kernel, const AttentionProblem& problem,

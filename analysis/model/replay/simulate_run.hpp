@@ -17,7 +17,8 @@ namespace tilescope {
 struct SimulationOptions {
   std::optional<std::int64_t> l2_bytes = std::nullopt;     // of LRU; default: the machine's L2
   std::optional<std::int64_t> ctas_per_sm = std::nullopt;  // default: what the kernel's CTAs leave room for
-  std::int64_t spilled_cta_bytes = 0;                      // registers that a CTA spills to local memory
+  std::optional<std::int64_t> spilled_cta_bytes =
+      std::nullopt;  // of registers; default: what the kernel says
   /// Where the tensors lie. An L2 that is simulated as LRU knows no addresses, and moves the same.
   PagePlacement pages = PagePlacement::contiguous;
   bool replay = true;                     // without, closed forms alone

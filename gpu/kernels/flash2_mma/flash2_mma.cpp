@@ -31,6 +31,23 @@ bool is_varied(const AttentionProblem& problem) { return problem.mask.any() || p
 /// Whether the forward pass takes the tiles of fewer keys.
 bool narrows_tiles(const AttentionProblem& problem) { return problem.dropout > 0 || is_varied(problem); }
 
+/// Whether plain instances run it, unless it is observed or its rows lie askew.
+bool is_plain(const AttentionProblem& problem) {
+  return !narrows_tiles(problem) && problem.head_dim % 8 == 0 && problem.key_lengths.empty() &&
+         problem.page_size == 0 && problem.value_dim() == problem.head_dim;
+}
+
+/// Of tiles of its own, the only ones that it is known of.
+int spilled_bytes(const TileProgram& program) {
+  const AttentionProblem& problem = program.problem;
+  const bool own = program.tile == Flash2Mma::default_options(problem)[program.name].tile &&
+                   program.launch == PassLaunch{} && program.variant == Variant::own;
+  if (!own || !is_plain(problem) || program.diagonal_slices > 1 || program.single_launch) return 0;
+  if (program.name == PassName::forward) return mma_forward_spilled_bytes(mma_dim(problem));
+  if (program.name == PassName::dkdv) return mma_dkdv_spilled_bytes(mma_dim(problem));
+  return program.name == PassName::dkdvdq ? mma_dkdvdq_spilled_bytes(mma_dim(problem)) : 0;
+}
+
 }  // namespace
 
 bool takes_mma_values(const TileProgram& program) {
@@ -115,10 +132,7 @@ std::optional<std::string> Flash2Mma::lack(const AttentionProblem& problem, cons
 }
 
 std::vector<PassChoice> Flash2Mma::pass_choices(const AttentionProblem& problem, PassName pass) {
-  if (narrows_tiles(problem) || problem.head_dim % 8 != 0 || !problem.key_lengths.empty() ||
-      problem.page_size > 0 || problem.value_dim() != problem.head_dim) {
-    return {{default_options(problem)[pass].tile}};
-  }
+  if (!is_plain(problem)) return {{default_options(problem)[pass].tile}};
   std::vector<PassChoice> all;
   const auto take = [&all](const auto& choices) {
     for (int i = 0; i < choices.count; ++i) all.push_back({choices.shapes[i].tile, choices.launch(i)});
@@ -185,7 +199,10 @@ LaunchShape flash2_mma_launch_shape(const TileProgram& program, int compute_capa
 }
 
 LaunchShape Flash2Mma::launch_shape(const TileProgram& program, const Chip& chip) {
-  return flash2_mma_launch_shape(program, chip.compute_capability / 10, takes_mma_values(program));
+  const int major = chip.compute_capability / 10;
+  LaunchShape shape = flash2_mma_launch_shape(program, major, takes_mma_values(program));
+  if (major == 9) shape.spilled_bytes = spilled_bytes(program);
+  return shape;
 }
 
 WarpWork Flash2Mma::warp_work(const TileProgram& program) {

@@ -193,6 +193,14 @@ constexpr MmaDqShape mma_single_launch_dq_shape(int head_dim) {
   return {mma_dq_shape(head_dim).tile, mma_dkdv_shape(head_dim).warps, 1};
 }
 
+/// Local memory of a thread that holds what registers of plain instances do not, on sm_90. [bytes] What ptxas
+/// says, to which tests/gpu/registry/spilled_bytes_test.cpp holds it.
+constexpr int mma_forward_spilled_bytes(int head_dim) { return head_dim <= 128 ? 32 : 0; }
+constexpr int mma_dkdv_spilled_bytes(int head_dim) { return head_dim <= 64 ? 16 : head_dim <= 128 ? 8 : 0; }
+constexpr int mma_dkdvdq_spilled_bytes(int head_dim) {
+  return head_dim <= 64 ? 24 : head_dim <= 128 ? 8 : 32;
+}
+
 /// Shared memory that one CTA may take. [bytes]
 constexpr int max_shared_bytes(int compute_capability_major) {
   return static_cast<int>((compute_capability_major >= 9 ? kSm90 : kSm80).shared_bytes_per_cta);

@@ -255,12 +255,15 @@ WarpWork Flash3::warp_work(const TileProgram& program) {
                                            : shape.dq_cols(0) + shape.dq_cols(1);
   const ProductPart dq{kRows, shape.dq_cols(0), dq_dim};
   constexpr int kScoreBytes = 2, kProbabilityBytes = 4;
-  // For Q and dO, for dS, for a place to put dQ.
-  WarpWork work{
-      .warps = shape.warps(),
-      .waits = 3,
-      .exchanged_bytes = scores * kScoreBytes,
-      .products = {{kRows, queries, dim}, {kRows, queries, dim}, {kRows, 0, dim}, {kRows, 0, dim}, dq}};
+  // For Q and dO, for dS, for a place to put dQ; with dP in halves until the dS before has been read, too.
+  WarpWork work{.warps = shape.warps(),
+                .waits = shape.halves ? 4 : 3,
+                .exchanged_bytes = scores * kScoreBytes,
+                .products = {{kRows, queries, dim},
+                             {kRows, shape.halves ? queries / 2 : queries, dim},
+                             {kRows, 0, dim},
+                             {kRows, 0, dim},
+                             dq}};
   if (shape.split != Flash3Split::keys) {  // and for P, and a place to put it, too
     work.waits += 2;
     work.exchanged_bytes += scores * (shape.by_columns() ? kScoreBytes : 2 * kProbabilityBytes);

@@ -59,10 +59,14 @@ CoResidentCtas::CoResidentCtas(const TileProgram& program, const CtaSchedule& sc
   if (program.waits_for_sums()) sums_.emplace(program);
   const std::vector<std::size_t> sizes = divide(static_cast<std::size_t>(slots_));
   turns_.emplace(sections_.size(), static_cast<std::int64_t>(kTicks));
-  if (!in_step_) sms_.resize(num_sms_);
   for (std::size_t section = 0; section < sections_.size(); ++section) {
     add(sections_[section].teams, take(static_cast<std::int64_t>(sizes[section])));
-    if (!in_step_) note_age(section, static_cast<std::int64_t>(section));
+    if (!in_step_) {
+      const std::size_t sm = sections_[section].sm;
+      sms_.resize(std::max(sms_.size(), sm + 1));
+      sms_[sm].slots.push_back(section);
+      note_age(section, static_cast<std::int64_t>(section));
+    }
     turns_->push({0, section});
   }
 }
@@ -74,10 +78,10 @@ std::vector<std::size_t> CoResidentCtas::divide(std::size_t slots) {
   std::vector<std::size_t> sizes;
   for (std::size_t slot = 0; slot < slots; ++slot) {
     constexpr std::size_t kSmsOfTpc = 2;
-    const double of_tpc = about_one(progress.tpc_cv, slot % num_sms_ / kSmsOfTpc, launch, kTpcStream);
-    const double of_sm = places[slot].clock * of_tpc;
+    const std::size_t sm = schedule_.sm_groups.empty() ? slot % num_sms_ : places[slot].sm;
+    const double of_sm = places[slot].clock * about_one(progress.tpc_cv, sm / kSmsOfTpc, launch, kTpcStream);
     const auto at_rate = [of_sm](double rate) { return static_cast<std::int64_t>(kTicks / (of_sm * rate)); };
-    Section section{places[slot].partition, at_rate(1), at_rate(progress.younger_rate),
+    Section section{places[slot].partition, sm, at_rate(1), at_rate(progress.younger_rate),
                     at_rate(progress.alone_rate)};
     if (in_step_ && !sections_.empty() && sections_.back().partition == section.partition &&
         sections_.back().ticks == section.ticks) {
@@ -187,14 +191,14 @@ void CoResidentCtas::replace(std::size_t number, std::size_t team) {
 }
 
 void CoResidentCtas::note_age(std::size_t slot, std::int64_t cta) {
-  Sm& sm = sms_[slot % num_sms_];
+  Sm& sm = sms_[sections_[slot].sm];
   sm.running += (cta != kNone) - (sections_[slot].cta != kNone);
   sections_[slot].cta = cta;
   sections_[slot].ragged =
       schedule_.ragged_pace != 1 && cta != kNone && program_.work(cta).end_block == program_.num_blocks();
   sections_[slot].steps = 0;
   sm.oldest = std::numeric_limits<std::int64_t>::max();
-  for (std::size_t other = slot % num_sms_; other < sections_.size(); other += num_sms_) {
+  for (const std::size_t other : sm.slots) {
     if (sections_[other].cta != kNone) sm.oldest = std::min(sm.oldest, sections_[other].cta);
   }
 }
@@ -202,7 +206,7 @@ void CoResidentCtas::note_age(std::size_t slot, std::int64_t cta) {
 std::int64_t CoResidentCtas::ticks_of_step(std::size_t number) {
   Section& section = sections_[number];
   if (in_step_) return section.ticks;
-  const Sm& sm = sms_[number % num_sms_];
+  const Sm& sm = sms_[section.sm];
   const bool alone = schedule_.ctas_per_sm > 1 && sm.running == 1;
   const std::int64_t whole = alone                      ? section.ticks_when_alone
                              : section.cta == sm.oldest ? section.ticks
@@ -234,8 +238,12 @@ std::vector<SmPlace> places_of_slots(const std::vector<SmGroup>& groups, std::si
   std::vector<SmPlace> places;
   while (places.size() < slots) {
     const std::vector<std::size_t> wave = shares(order, std::min(sms, slots - places.size()));
+    std::size_t first = 0;  // SM of the group
     for (std::size_t group = 0; group < order.size(); ++group) {
-      places.insert(places.end(), wave[group], {order[group].partition, clocks[group]});
+      for (std::size_t sm = first; sm < first + wave[group]; ++sm) {
+        places.push_back({order[group].partition, clocks[group], sm});
+      }
+      first += static_cast<std::size_t>(order[group].sms);
     }
   }
   return places;

@@ -19,6 +19,7 @@ namespace tilescope {
 struct SmPlace {
   int partition = 0;
   double clock = 1;
+  std::size_t sm = 0;  // its number, group after group
   bool operator==(const SmPlace&) const = default;
 };
 
@@ -50,8 +51,7 @@ struct CtaRun {
 
 /// Runs the co-resident CTAs, each at the rate of its SM from one access group to the next, each replaced, on
 /// its SM, by the next in the grid's order when it retires, or going on as the program's HandOut says. Who
-/// must wait before it adds to a sum looks again a step later. A slot is a CTA's place on an SM: slot s
-/// belongs to SM s modulo their number.
+/// must wait before it adds to a sum looks again a step later. A slot is a CTA's place on an SM.
 ///
 /// Where all SMs of a group keep step, so do their CTAs: neighbours in slots and in the grid, with as many
 /// steps before them, go as one. They make their accesses one right after the other either way.
@@ -80,6 +80,7 @@ class CoResidentCtas {
   /// Neighbouring slots whose CTAs make their steps at the same times: one slot, unless all are in step.
   struct Section {
     int partition;
+    std::size_t sm;
     std::int64_t ticks, ticks_when_younger, ticks_when_alone;  // of a step
     std::vector<Team> teams = {};  // slot after slot; none when all CTAs have retired
     // Unless all are in step:
@@ -89,6 +90,7 @@ class CoResidentCtas {
   };
   /// What tells a CTA's age among those of its SM.
   struct Sm {
+    std::vector<std::size_t> slots = {};
     int running = 0;
     std::int64_t oldest = 0;
   };
@@ -127,11 +129,12 @@ class CoResidentCtas {
   std::size_t team_ = 0;             // the next of the turn
 };
 
-/// Where the SM of each of `slots` slots stands; in one place without groups. CTAs are given to SMs in waves
-/// of one an SM: the first group is filled first, the others evenly, one group after the other; which of
-/// these comes first changes from launch to launch. Source: %smid of CTAs in grids of 4 to 1024, one to four
-/// an SM, on an H200. Each group has a clock of its own, in each launch another: which GPCs lag changes from
-/// device to device and with what it did before. Source: clocks of SMs before and after passes, on five
+/// Where the SM of each of `slots` slots stands; without groups in one place, and no SM is told from another.
+/// CTAs are given to SMs in waves of one an SM: the first group is filled first, the others evenly, one group
+/// after the other; which of these comes first changes from launch to launch. So it is SMs of each group that
+/// get none of a last wave that is less than a whole one. Source: %smid of CTAs in grids of 4 to 1024, one to
+/// four an SM, on an H200. Each group has a clock of its own, in each launch another: which GPCs lag changes
+/// from device to device and with what it did before. Source: clocks of SMs before and after passes, on five
 /// H200s.
 /// @param launch  0, 1, ...: the group after the first that begins, modulo their number
 /// @param clock_cv  standard deviation of the groups' clocks, which are normally distributed

@@ -59,16 +59,17 @@ std::vector<SmGroup> random_groups(ProblemGenerator& random) {
   return groups;
 }
 
-CtaSchedule random_schedule(ProblemGenerator& random) {
-  CtaSchedule schedule{.ctas_per_sm = random.between(1, 3)};
-  schedule.co_resident_ctas = schedule.ctas_per_sm * random.between(1, 12);
+CtaSchedule random_schedule(ProblemGenerator& random, const std::vector<SmGroup>& groups) {
+  CtaSchedule schedule{.ctas_per_sm = random.between(1, 3), .sm_groups = groups};
+  std::int64_t sms = 0;
+  for (const SmGroup& group : groups) sms += group.sms;
+  schedule.co_resident_ctas = schedule.ctas_per_sm * (sms > 0 ? sms : random.between(1, 12));
   if (random.chance(0.3)) schedule.progress.younger_rate = 0.01 * random.between(3, 100);
   if (random.chance(0.3)) schedule.progress.alone_rate = 0.01 * random.between(50, 2000);
   if (random.chance(0.2)) schedule.progress.step_cv = 0.1 * random.between(1, 6);
   if (random.chance(0.5)) schedule.progress.clock_cv = 0.05 * random.between(1, 4);
   if (random.chance(0.3)) schedule.progress.tpc_cv = 0.05 * random.between(1, 4);
   if (random.chance(0.2)) schedule.ragged_pace = 0.1 * random.between(5, 15);
-  if (random.chance(0.7)) schedule.sm_groups = random_groups(random);
   schedule.launch = static_cast<std::size_t>(random.between(0, 5));
   return schedule;
 }
@@ -79,7 +80,8 @@ TEST_CASE("CTAs that go as one, and turns out of buckets, make the steps of CTAs
     CAPTURE(seed);
     ProblemGenerator random(static_cast<unsigned>(seed));
     const std::vector<TileProgram> programs = random_programs(random, seed);
-    const CtaSchedule schedule = random_schedule(random);
+    const CtaSchedule schedule =
+        random_schedule(random, random.chance(0.7) ? random_groups(random) : std::vector<SmGroup>{});
     for (const TileProgram& program : programs) {
       CAPTURE(to_string(program.name));
       std::int64_t retired = 0;
@@ -128,8 +130,9 @@ TEST_CASE("a split L2 moves what a plain one moves") {
     CAPTURE(seed);
     ProblemGenerator random(static_cast<unsigned>(seed));
     const std::vector<TileProgram> programs = random_programs(random, seed);
-    const CtaSchedule schedule = random_schedule(random);
-    SplitL2Shape shape{0, random.chance(0.4) ? 20 : random.between(1, 4), random_groups(random)};
+    const std::vector<SmGroup> groups = random_groups(random);
+    const CtaSchedule schedule = random_schedule(random, groups);
+    SplitL2Shape shape{0, random.chance(0.4) ? 20 : random.between(1, 4), groups};
     shape.partition_bytes = 128 * SplitL2Shape::kLineBytes * shape.ways * random.between(1, 3);
     if (random.chance(0.7))
       shape.dirty_ways = random.between(1, static_cast<int>(std::min<std::int64_t>(shape.ways, 2)));
@@ -182,7 +185,7 @@ TEST_CASE("an LRU cache of one size moves what the stack says of that size") {
     CAPTURE(seed);
     ProblemGenerator random(static_cast<unsigned>(seed));
     const std::vector<TileProgram> programs = random_programs(random, seed);
-    const CtaSchedule schedule = random_schedule(random);
+    const CtaSchedule schedule = random_schedule(random, random_groups(random));
     for (const TileProgram& program : programs) {
       CAPTURE(to_string(program.name));
       const PassTraffic every = simulate_pass(program, schedule);

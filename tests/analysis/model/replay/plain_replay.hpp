@@ -126,17 +126,21 @@ class PlainCtas {
     return std::max(0.1, 1 + cv * sum / 0.57735026918962576);
   }
 
+  std::size_t sm_of(std::size_t slot) const {
+    return schedule_.sm_groups.empty() ? slot % num_sms_ : places_[slot].sm;
+  }
+
   std::int64_t ticks_of_step(std::size_t slot) {
     Cta& cta = running_[slot];
     bool oldest = true, alone = schedule_.ctas_per_sm > 1;
-    for (std::size_t other = slot % num_sms_; other < running_.size(); other += num_sms_) {
-      if (other == slot || running_[other].index == kRetired) continue;
+    for (std::size_t other = 0; other < running_.size(); ++other) {
+      if (other == slot || sm_of(other) != sm_of(slot) || running_[other].index == kRetired) continue;
       alone = false;
       oldest = oldest && cta.index < running_[other].index;
     }
     const ProgressRates& progress = schedule_.progress;
     const auto launch = static_cast<std::uint32_t>(schedule_.launch);
-    const double of_tpc = about_one(progress.tpc_cv, slot % num_sms_ / 2, launch, 2);
+    const double of_tpc = about_one(progress.tpc_cv, sm_of(slot) / 2, launch, 2);
     const double rate = alone ? progress.alone_rate : oldest ? 1 : progress.younger_rate;
     auto ticks = static_cast<std::int64_t>((1 << 20) / (places_[slot].clock * of_tpc * rate));
     if (program_.work(cta.index).end_block == program_.num_blocks()) {

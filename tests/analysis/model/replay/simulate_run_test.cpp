@@ -71,6 +71,42 @@ TEST_CASE("a kernel is launched as on the chip of the machine, on one that nobod
   }
 }
 
+TEST_CASE("registers that the kernel spills are written, unless it is said what a CTA spills") {
+  Kernel kernel = kernel_named("cpu:flash2");
+  kernel.launch_shape = [](const TileProgram& /*program*/, const Chip& /*chip*/) -> LaunchShape {
+    return {.threads_per_cta = 128, .spilled_bytes = 32};
+  };
+  const Machine machine = load_machine("h200");
+  const AttentionProblem p{.seqlen_q = 512, .seqlen_k = 512};  // that the L2 keeps: of one wave
+  const auto passes =
+      plan_passes(kernel, p, std::array{Direction::forward}, kernel.default_options(p), machine);
+  const auto written = [&](const SimulationOptions& options) {
+    const PassRecord pass = simulate_run(kernel, p, passes, machine, options).passes.front();
+    return pass.simulated->dram_write_bytes - pass.closed_form->compulsory_write_bytes;
+  };
+  const std::int64_t ctas = passes.front().program.num_ctas();
+  CHECK(written({}) == ctas * 128 * 32);
+  CHECK(written({.spilled_cta_bytes = 0}) == 0);
+  CHECK(written({.spilled_cta_bytes = 100}) == ctas * 100);
+}
+
+TEST_CASE("flags that a pass clears for the next are written, a sector of each of its CTAs") {
+  const Kernel& kernel = find_kernel("gpu:flash3");
+  const Machine machine = load_machine("h200");
+  AttentionProblem p{.heads = 8, .heads_kv = 8, .seqlen_q = 20000, .seqlen_k = 20000, .head_dim = 128};
+  p.dtype = ElementType::fp16;
+  for (const bool in_order : {false, true}) {
+    p.causal = in_order;
+    const auto passes =
+        plan_passes(kernel, p, std::array{Direction::backward}, kernel.default_options(p), machine);
+    const std::array delta = {passes.front()};
+    REQUIRE((delta[0].program.dq_start == DqStart::in_order) == in_order);
+    const PassRecord pass = simulate_run(kernel, p, delta, machine).passes.front();
+    CHECK(pass.simulated->dram_write_bytes - pass.closed_form->compulsory_write_bytes ==
+          (in_order ? 32 * delta[0].program.num_ctas() : 0));
+  }
+}
+
 TEST_CASE("whoever is told of progress can end a simulation") {
   struct Enough {};
   const Machine machine = load_machine("h200");

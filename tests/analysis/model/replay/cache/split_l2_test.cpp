@@ -219,6 +219,13 @@ TEST_CASE("CTAs fill the first group of SMs, then the others evenly, wave after 
   CHECK(partitions({}, 3, 1) == std::vector<int>(3, 0));
 }
 
+TEST_CASE("a wave that is not whole leaves out SMs of each group but the first") {
+  const std::vector<SmGroup> groups = {{2, 0}, {3, 1}, {4, 0}, {1, 1}};
+  std::vector<std::size_t> sms;
+  for (const SmPlace& place : places_of_slots(groups, 17, 0, 0)) sms.push_back(place.sm);
+  CHECK(sms == std::vector<std::size_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 5, 6, 9});
+}
+
 TEST_CASE("a group of SMs has one clock, in each launch another") {
   const std::vector<SmGroup> groups(64, {2, 0});
   std::vector<double> clocks;
