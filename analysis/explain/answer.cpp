@@ -150,6 +150,11 @@ std::optional<double> LaunchAnswer::multiple(Boundary boundary) const {
   return static_cast<double>(bytes->total()) / static_cast<double>(least);
 }
 
+bool dram_reads_alone(const std::vector<LaunchAnswer>& answers) {
+  return std::none_of(answers.begin(), answers.end(),
+                      [](const LaunchAnswer& answer) { return answer.dram_writes_counted; });
+}
+
 std::optional<Machine> machine_behind(const ExplainRecord& record) {
   return record.collections.empty() ? std::nullopt : machine_of_device(record.collections.front().device);
 }

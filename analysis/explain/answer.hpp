@@ -67,6 +67,9 @@ std::optional<Machine> machine_behind(const ExplainRecord& record);
 /// @param fits what explain() says of it
 std::vector<LaunchAnswer> answers(const ExplainRecord& record, const std::vector<KernelFit>& fits);
 
+/// Whether no kernel's writes to DRAM were counted, so that its bytes and multiple there are of reads.
+bool dram_reads_alone(const std::vector<LaunchAnswer>& answers);
+
 /// Some lines for a terminal, of at most `width` columns.
 std::string to_text(const LaunchAnswer& answer, std::size_t width);
 /// A table of all and what would help, for a pull request.

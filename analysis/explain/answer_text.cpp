@@ -89,9 +89,9 @@ bool matters(const LaunchAnswer& answer, const AnswerCause& cause) {
   return !cause.source.empty() && 1000 * std::abs(cause.bytes) >= moved;
 }
 
-/// "moves 20.0x what it must at SM<->L2, 1.00x at DRAM, because of tiles read again (2.080 GB), spills (477.1
-/// MB)": causes of a tenth or more of what crosses SM<->L2 beyond what must, and of a hundredth of that. ""
-/// where it is not known what must.
+/// "moves 20.0x what it must at SM<->L2, 1.00x at DRAM (reads), because of tiles read again (2.080 GB),
+/// spills (477.1 MB)": causes of a tenth or more of what crosses SM<->L2 beyond what must, and of a hundredth
+/// of that. "" where it is not known what must.
 std::string headline(const LaunchAnswer& answer) {
   const auto sm = answer.multiple(Boundary::sm_l2), dram = answer.multiple(Boundary::dram);
   if (!sm) return "";
@@ -104,7 +104,10 @@ std::string headline(const LaunchAnswer& answer) {
   }
   std::string text =
       fmt::format("moves {} what it must at {}", format_ratio(*sm), to_string(Boundary::sm_l2));
-  if (dram) text += fmt::format(", {} at {}", format_ratio(*dram), to_string(Boundary::dram));
+  if (dram) {
+    text += fmt::format(", {} at {}{}", format_ratio(*dram), to_string(Boundary::dram),
+                        answer.dram_writes_counted ? "" : " (reads)");
+  }
   return causes.empty() ? text : text + fmt::format(", because of {}", fmt::join(causes, " and "));
 }
 
@@ -161,8 +164,9 @@ std::string to_text(const LaunchAnswer& answer, std::size_t width) {
 }
 
 std::string to_markdown(const std::vector<LaunchAnswer>& answers) {
-  std::string text =
-      "| kernel | must move | SM<->L2 | / must | DRAM | / must | why |\n|---|---:|---:|---:|---:|---:|---|\n";
+  std::string text = fmt::format(
+      "| kernel | must move | SM<->L2 | / must | {} | why |\n|---|---:|---:|---:|---:|---:|---|\n",
+      dram_reads_alone(answers) ? "DRAM read | / must read" : "DRAM | / must");
   const auto multiple = [](const LaunchAnswer& answer, Boundary boundary) {
     const auto value = answer.multiple(boundary);
     return value ? format_ratio(*value) : "-";

@@ -35,7 +35,7 @@ TEST_CASE("explain says must, moved and why, and report prints what it wrote") {
   CAPTURE(result.err);
   CHECK(result.exit_code == 0);
   for (const char* part :
-       {"moves 16.4x what it must at SM<->L2, 1.00x at DRAM, because of tiles read again\n",
+       {"moves 16.4x what it must at SM<->L2, 1.00x at DRAM (reads), because of tiles read again\n",
         "explained: forward, 128 x 128; ", " % by chance", "must move", "21.7x",
         "SM<->L2 +2.080 GB read: tiles read again (closed form)", "left over: 0 B read, 0 B written",
         "1 of 1 kernels explained"}) {
@@ -110,7 +110,10 @@ TEST_CASE(
 TEST_CASE("explain writes Markdown, and takes what other kernels must move") {
   const ProgramResult table =
       run_program(explain_command({"--kernel-filter", "flash_fwd", "--format", "md"}));
-  CHECK(contains(table.out, "| kernel | must move | SM<->L2 | / must | DRAM | / must | why |"));
+  CHECK(contains(table.out, "| kernel | must move | SM<->L2 | / must | DRAM read | / must read | why |"));
+  const ProgramResult csv =
+      run_program(explain_command({"--kernel-filter", "flash_fwd", "--format", "csv"}));
+  CHECK(contains(csv.out, ",DRAM read [B],DRAM read x must read,"));  // its writes were not counted
   CHECK(contains(table.out, "- `pytorch_flash::flash_fwd_kernel"));
   CHECK(contains(table.out, "tiles of 256 x 64"));
   const ProgramResult copy = run_program({"explain", kRecord, "--kernel-filter", "elementwise_kernel<128, 2,",

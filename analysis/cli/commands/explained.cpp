@@ -71,8 +71,10 @@ Cell multiple_or_dash(const std::optional<double>& multiple) {
 }
 
 Table bytes_table(const std::vector<LaunchAnswer>& all) {
-  Table table{.rows = {{"kernel", "launches", "verdict", "must move", "SM<->L2", "x must", "DRAM", "x must",
-                        "left over, SM<->L2"}}};
+  const bool reads = dram_reads_alone(all);
+  Table table{
+      .rows = {{"kernel", "launches", "verdict", "must move", "SM<->L2", "x must",
+                reads ? "DRAM read" : "DRAM", reads ? "x must read" : "x must", "left over, SM<->L2"}}};
   for (const LaunchAnswer& answer : all) {
     table.rows.push_back({short_kernel_name(answer.kernel), as_count(answer.launches), answer.verdict,
                           bytes_or_dash(answer.must), in_bytes(answer.sm_l2.total()),

@@ -72,7 +72,8 @@ std::optional<Machine> machine_of_device(const std::string& device) {
 double Machine::tensor_flops_per_clock() const {
   if (tensor_flops_per_clock_per_sm) return tensor_flops_per_clock_per_sm->value;
   const double sms = static_cast<double>(sm_count.value);
-  return peak_flops(ElementType::fp16).value_or(0) / (sms * sm_clock_hz.value);
+  const auto fp16 = peak_flops(ElementType::fp16);
+  return (fp16 ? fp16 : peak_flops(ElementType::bf16)).value_or(0) / (sms * sm_clock_hz.value);
 }
 
 double Machine::clock_at(double tensor_share) const {

@@ -174,6 +174,17 @@ TEST_CASE("each product of the backward pass costs what its instance computes, b
   }
 }
 
+TEST_CASE("products of bf16 tell the clocks of 16 bits where nobody says those of fp16") {
+  Machine machine = load_machine("a100-80gb");
+  const double known = machine.tensor_flops_per_clock();
+  REQUIRE(known > 0);
+  machine.peak_flops_per_second["bf16"] = machine.peak_flops_per_second.at("fp16");
+  machine.peak_flops_per_second.erase("fp16");
+  CHECK(machine.tensor_flops_per_clock() == known);
+  machine.peak_flops_per_second.erase("bf16");
+  CHECK(machine.tensor_flops_per_clock() == 0);
+}
+
 TEST_CASE("products of fp8 take half the clocks; what is summed in two levels is added by threads") {
   const Machine machine = load_machine("h200-measured");
   AttentionProblem fp8 = long_problem(128);
