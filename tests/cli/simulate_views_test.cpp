@@ -191,9 +191,9 @@ TEST_CASE("a verdict rests on measured ceilings, or says that it does not") {
   const std::string list = std::regex_replace(run_program({"list", "machines"}).out, std::regex("\\s+"), " ");
   CHECK(contains(list, "DRAM 4.800 TB/s NVIDIA H200 SXM, 141 GB; judged by the ceilings of h200-measured"));
   CHECK(contains(list, "; by which h200 is judged too"));
-  const std::vector<std::string> few_bytes = {"--seqlen", "512",       "--dtype",  "fp16",     "--tile",
-                                              "16x16",    "--machine", "h100-sxm", "--kernel", "cpu:flash2"};
-  CHECK(contains(simulated(few_bytes), "  SM<->L2 (unverified)\n"));
+  CHECK(contains(simulated({"--seqlen", "4k", "--heads", "64", "--dtype", "fp16", "--machine", "rtx-5070-ti",
+                            "--kernel", "cpu:flash2", "--closed-form"}),
+                 "fp16 peak (unverified); no L2 rate\n"));
 }
 
 TEST_CASE("a machine of a datasheet's numbers says in each line what it lacks, and what is a default") {

@@ -106,12 +106,13 @@ void take_over(std::optional<Fact>& fact, const std::optional<Fact>& known, cons
   if (!fact && known) fact = assumed_as(*known, from);
 }
 
-/// Adds the partitions that were measured to a machine whose file has none, where another of its chip says
-/// how the L2 is built.
+/// Adds the partitions that were measured to a machine whose file has none, or those of another device, where
+/// another machine of its chip says how the L2 is built.
 void add_partitions(Machine& machine, const CeilingsRecord& record) {
   const std::vector<SmGroup>& groups = record.measured.l2_partitions.groups;
   const bool split = sms_of_partitions(record.measured.l2_partitions).size() == kL2Partitions;
-  if (machine.sm_groups || !split) return;
+  const bool stated = machine.sm_groups && machine.sm_groups->kind != "assumed";
+  if (stated || !split) return;
   for (const std::string& name : machine_names()) {
     const Machine other = load_machine(name);
     if (other.chip != machine.chip || !other.split_l2()) continue;
