@@ -83,8 +83,12 @@ void add_replay_options(SimulateArguments& arguments, CLI::App& command) {
       ->group(kMachineGroup)
       ->excludes("--record")
       ->excludes("--tune-bytes");
-  command.add_flag("--dry-run", arguments.dry_run,
-                   "what would be simulated and how long it takes, without doing it");
+  command
+      .add_flag("--dry-run", arguments.dry_run,
+                "what would be simulated and how long it takes, without doing it")
+      ->excludes("--record")
+      ->excludes("--tune-bytes")
+      ->excludes("--advise");
   command.add_flag("--detail", arguments.detail, "every number of every pass");
   command.add_flag("--explain-model", arguments.explain_model,
                    "what the numbers rest on: rates, the model of the L2, the progress of CTAs");
