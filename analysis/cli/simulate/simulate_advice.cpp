@@ -97,8 +97,11 @@ int advise_choices(const SimulateArguments& arguments, const Machine& machine,
                   kv_line(problem, machine));
     for (const Direction direction : arguments.problem.directions()) {
       const Progress progress(context, fmt::format("trying choices of {}", kernel->name));
-      const Advice advice = advise(*kernel, problem, direction,
-                                   arguments.kernel.program_options(*kernel, problem), machine, how);
+      const Advice advice =
+          advise(*kernel, problem, direction, arguments.kernel.program_options(*kernel, problem), machine,
+                 how, [&context](double core_seconds, std::size_t count) {
+                   context.print(announcement(core_seconds, count));
+                 });
       context.print(advice_table(std::string(kernel->name), advice, direction, machine));
       record.runs.insert(record.runs.end(), advice.best.begin(), advice.best.end());
       record.runs.push_back(advice.own);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <utility>
@@ -157,9 +158,16 @@ std::vector<SimulateJob> own_jobs(std::vector<SimulateJob> jobs, const Shard& sh
   return shard.part_of(std::move(jobs), costs);
 }
 
-std::string announcement(const std::vector<SimulateJob>& jobs, const SimulationOptions& how) {
+std::string announcement(const std::vector<SimulateJob>& jobs, const SimulationOptions& how,
+                         bool side_by_side) {
   double seconds = 0;
   for (const SimulateJob& job : jobs) seconds += seconds_of(job, how);
+  return announcement(seconds, side_by_side ? jobs.size() : 1);
+}
+
+std::string announcement(double core_seconds, std::size_t side_by_side) {
+  const auto cores = std::min(static_cast<int>(side_by_side), omp_get_max_threads());
+  const double seconds = core_seconds / std::max(1, cores);
   if (seconds < kWorthSaying) return "";
   return fmt::format("the replay takes {}; --closed-form leaves it out\n", about_seconds(seconds));
 }
