@@ -109,8 +109,12 @@ SimulateJob program_job(const std::string& path, const AttentionProblem& problem
   return job;
 }
 
+double seconds_of(const SimulateJob& job, bool curve) {
+  return replay_seconds(job.passes, curve, job.machine->knows_progress_on(job.kernel->math_unit));
+}
+
 double seconds_of(const SimulateJob& job, const SimulationOptions& how) {
-  return how.replay ? replay_seconds(job.passes, how.l2_curve) : 0;
+  return how.replay ? seconds_of(job, how.l2_curve) : 0;
 }
 
 }  // namespace
@@ -154,7 +158,7 @@ SimulatePlan plan_jobs(const SimulateArguments& arguments, const std::vector<Mac
 std::vector<SimulateJob> own_jobs(std::vector<SimulateJob> jobs, const Shard& shard, bool curve) {
   constexpr double kEvenByFormula = 1e-3;  // seconds
   std::vector<double> costs;
-  for (const SimulateJob& job : jobs) costs.push_back(kEvenByFormula + replay_seconds(job.passes, curve));
+  for (const SimulateJob& job : jobs) costs.push_back(kEvenByFormula + seconds_of(job, curve));
   return shard.part_of(std::move(jobs), costs);
 }
 
