@@ -32,6 +32,10 @@ TEST_CASE("--advise names the best choice, the runner-up and the kernel's own, a
     CAPTURE(part);
     CHECK(contains(text, part));
   }
+  CHECK_FALSE(contains(text, "nothing to gain"));
+  const std::string alike = said_of({"--preset", "llama3-8b", "--advise"});
+  CHECK(contains(alike, "nothing to gain: the kernel's own choice"));
+  CHECK_FALSE(contains(alike, "best: --tile "));
   const std::string unknown =
       said_of({"--seqlen", "256", "--heads", "2", "--kernel", "cpu:flash2", "--advise"});
   CHECK(contains(unknown, "bound only"));
