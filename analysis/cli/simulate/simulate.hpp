@@ -171,6 +171,6 @@ std::string machine_line(const Machine& machine, const SimulationOptions& how);
 std::string ceiling_line(const Machine& machine, ElementType dtype);
 
 /// DRAM bytes of the direction against L2 size; sizes that change nothing are left out.
-Table curve_table(const RunEntry& run, Direction direction);
+Table curve_table(const RunEntry& run, Direction direction, const Machine& machine);
 
 }  // namespace tilescope::cli

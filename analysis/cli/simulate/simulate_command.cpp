@@ -196,7 +196,7 @@ void print_details(const std::vector<SimulateJob>& jobs, const std::vector<RunEn
     for (const Direction direction : arguments.problem.directions()) {
       context.print(pass_table(runs[i], direction, rated, jobs[i].passes));
       context.print(bound_lines(runs[i], direction, jobs[i].kernel->algorithm, rated));
-      if (arguments.curve && how.replay) context.print(curve_table(runs[i], direction));
+      if (arguments.curve && how.replay) context.print(curve_table(runs[i], direction, rated));
     }
   }
 }
@@ -208,7 +208,7 @@ void print_curves(const std::vector<SimulateJob>& jobs, const std::vector<RunEnt
     for (const Direction direction : directions) {
       context.print(
           fmt::format("\n{}, {}, {}\n", runs[i].kernel, to_string(direction), jobs[i].machine->name));
-      context.print(curve_table(runs[i], direction));
+      context.print(curve_table(runs[i], direction, *jobs[i].machine));
     }
   }
 }
