@@ -247,9 +247,13 @@ std::string why_bytes_differ(const ComparedRun& one, const ComparedRun& other, D
   }
   const bool one_more = dram(*first) > dram(*second);
   const ComparedRun &more = one_more ? one : other, &less = one_more ? other : one;
+  const double most = std::max(dram(*first), dram(*second)), least = std::min(dram(*first), dram(*second));
+  if (factor(most, least) == factor(1, 1)) {  // printed, it would be no difference: none to find a cause for
+    return fmt::format("{} and {} move the same at SM<->L2, and at DRAM within {:.1f} %.", one.label,
+                       other.label, 100 * (most / least - 1));
+  }
   return fmt::format("At SM<->L2 both move the same; at DRAM {} moves {} as much as {}: {}.", more.label,
-                     one_more ? factor(dram(*first), dram(*second)) : factor(dram(*second), dram(*first)),
-                     less.label, dram_reason(more, less, machine));
+                     factor(most, least), less.label, dram_reason(more, less, machine));
 }
 
 /// What cutting tiles finer saves of the products: "A computes 1.15 FLOP for a useful one, B 1.05."

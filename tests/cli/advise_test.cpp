@@ -32,6 +32,10 @@ TEST_CASE("--advise names the best choice, the runner-up and the kernel's own, a
     CAPTURE(part);
     CHECK(contains(text, part));
   }
+  CHECK_FALSE(contains(text, "nothing to gain"));
+  const std::string alike = said_of({"--preset", "llama3-8b", "--advise"});
+  CHECK(contains(alike, "nothing to gain: the kernel's own choice"));
+  CHECK_FALSE(contains(alike, "best: --tile "));
   const std::string unknown =
       said_of({"--seqlen", "256", "--heads", "2", "--kernel", "cpu:flash2", "--advise"});
   CHECK(contains(unknown, "bound only"));
@@ -51,6 +55,11 @@ TEST_CASE("a prediction stands apart from the time bound, and says where there i
   CHECK(contains(text, "time bound"));
   CHECK(contains(text, "predicted time: gpu:flash3 "));
   CHECK(contains(text, " (90 % within 0.87x ... 1.40x); bound only: cpu:flash2"));
+  const std::string crossed = said_of({"--seqlen", "1k", "--dtype", "fp16", "--kernel",
+                                       "gpu:flash2-mma,gpu:flash3", "--machine", "h200,a100-80gb"});
+  for (const char* part : {"predicted time: gpu:flash2-mma on h200 ", ", gpu:flash3 on h200 ",
+                           "bound only: gpu:flash2-mma on a100-80gb, gpu:flash3 on a100-80gb"})
+    CHECK(contains(crossed, part));
   const std::string lacking = said_of({"--seqlen", "1k", "--head-dim", "128", "--dtype", "fp16", "--kernel",
                                        "gpu:flash2-mma", "--machine", "rtx-5070-ti", "--detail"});
   CHECK(contains(lacking, "no L2 rate"));

@@ -192,6 +192,22 @@ TEST_CASE("parts of a wide table repeat the columns that tell its rows apart") {
   CHECK(contains(text, "flash2  backward  4\n"));
 }
 
+TEST_CASE("passes and curves on several machines name theirs") {
+  const std::vector<std::string> words = {"simulate",  "--seqlen",       "256",      "--kernel", "cpu:flash2",
+                                          "--machine", "h200,a100-80gb", "--detail", "--curve",  "--format"};
+  const auto in = [&words](const char* format) {
+    std::vector<std::string> all = words;
+    all.emplace_back(format);
+    return run_program(all).out;
+  };
+  const std::string csv = in("csv"), text = in("text");
+  for (const std::string machine : {"h200", "a100-80gb"}) {
+    CHECK(contains(csv, "cpu:flash2,forward," + machine + ",forward,"));
+    CHECK(contains(text, "cpu:flash2, forward on " + machine + "\n"));
+  }
+  CHECK(contains(csv, "kernel,direction,machine,LRU from"));
+}
+
 TEST_CASE("tables and sentences fit 60 columns, in pipes too where COLUMNS says so") {
   setenv("COLUMNS", "60", 1);
   const std::vector<std::vector<std::string>> commands = {

@@ -33,6 +33,12 @@ TEST_CASE("heads_kv follows heads, seqlen_k follows seqlen_q, unless given") {
   CHECK(parse_problem({"--heads", "6"}).problem.heads_kv == 6);
   CHECK(parse_problem({"--heads", "6", "--heads-kv", "2"}).problem.heads_kv == 2);
   CHECK(parse_problem({"--heads-kv", "2"}).problem.heads == 8);
+  const auto of_preset = [](const char* heads) {  // of 32/8
+    return parse_problem({"--preset", "llama3-8b", "--heads", heads}).problem.heads_kv;
+  };
+  CHECK(of_preset("16") == 4);
+  CHECK(of_preset("6") == 6);
+  CHECK(parse_problem({"--preset", "llama3-8b", "--heads", "16", "--heads-kv", "8"}).problem.heads_kv == 8);
   CHECK(parse_problem({"--seqlen-q", "100"}).problem.seqlen_k == 100);
   CHECK(parse_problem({"--seqlen-q", "100", "--seqlen-k", "7"}).problem.seqlen_k == 7);
   CHECK(parse_problem({"--seqlen-k", "7"}).problem.seqlen_q == 1024);

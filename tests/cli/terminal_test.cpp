@@ -111,7 +111,9 @@ TEST_CASE(
   for (const std::string& arguments :
        {"run --seqlen 128k --heads 64 --head-dim 64 --out " + results,
         std::string("verify --kernel cpu:flash2 --seqlen 5k --heads 8 --pass fwd+bwd"),
-        std::string("simulate --seqlen 1M --heads 8 --head-dim 128")}) {
+        std::string("simulate --seqlen 1M --heads 8 --head-dim 128"),
+        std::string("simulate --seqlen 128k --heads 64 --head-dim 128 --tune-bytes"),
+        std::string("simulate --seqlen 128k --heads 64 --head-dim 128 --advise")}) {
     const std::string said = interrupted(arguments);
     CAPTURE(arguments);
     CAPTURE(said);

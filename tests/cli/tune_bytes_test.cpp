@@ -62,4 +62,11 @@ TEST_CASE("--tune-bytes by formula alone says nothing of DRAM") {
   CHECK(contains(text, "choices counted by formula"));
 }
 
+TEST_CASE("--dry-run is refused beside what would replay all the same") {
+  for (const std::string mode : {"--tune-bytes", "--advise", "--record=run.json"}) {
+    check_refused(
+        {{"simulate", mode, "--dry-run"}, {"excludes", mode.substr(0, mode.find('=')), "--dry-run"}});
+  }
+}
+
 }  // namespace tilescope::testing

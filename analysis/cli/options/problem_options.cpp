@@ -32,6 +32,14 @@ void set_integers(Problem& problem, Text field, Text value) {
   ((problem.*members = parse_integer(field, value)), ...);
 }
 
+/// As many query heads to a key/value head as a preset has, where they divide; else one.
+void set_heads(Problem& problem, Text field, Text value) {
+  const bool grouped = problem.heads_kv > 0 && problem.heads % problem.heads_kv == 0;
+  const std::int64_t group = grouped ? std::max<std::int64_t>(1, problem.heads / problem.heads_kv) : 1;
+  problem.heads = parse_integer(field, value);
+  problem.heads_kv = problem.heads % group == 0 ? problem.heads / group : problem.heads;
+}
+
 template <Descale Descales::*member>
 void set_descale(Problem& problem, Text field, Text value) {
   problem.descales.*member = parse_own_descale(field, value);
@@ -59,9 +67,10 @@ constexpr ProblemOption kPlainOptions[] = {
     {"decode", "", base, [](Problem&, Text, Text) {},
      "of --model: one query a sequence, behind --seqlen keys; default a whole prompt"},
     {"batch", "N", shape, set_integers<&Problem::batch>, "B; default 1"},
-    {"heads", "N", shape, set_integers<&Problem::heads, &Problem::heads_kv>, "query heads H; default 8"},
+    {"heads", "N", shape, set_heads, "query heads H; default 8"},
     {"heads_kv", "N", shape, set_integers<&Problem::heads_kv>,
-     "key/value heads; divides --heads, its default"},
+     "key/value heads; divides --heads; default: as many, or in a preset's groups where these divide "
+     "--heads"},
     {"seqlen", "N", shape, set_integers<&Problem::seqlen_q, &Problem::seqlen_k>,
      "N: queries and keys alike, as in 4096 or 4k; default 1k"},
     {"seqlen_q", "N", shape, set_integers<&Problem::seqlen_q, &Problem::seqlen_k>,

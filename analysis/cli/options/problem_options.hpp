@@ -49,7 +49,8 @@ class ProblemOptions {
   /// Whether --preset, --model or an option of the shape did.
   bool shape_given() const;
   /// The preset (without one: B1 H8 N1024 D64 fp32) with the given options in place of its fields. heads_kv
-  /// follows --heads and seqlen_k follows --seqlen-q unless given. @throws BadInput, from validate()
+  /// follows --heads, in the preset's groups where these divide it, and seqlen_k follows --seqlen-q unless
+  /// given. @throws BadInput, from validate()
   AttentionProblem problem() const;
   /// `shapes` with the given mask, scale, dropout, seed and element type, for a command that takes the shapes
   /// from its input files. @throws BadInput if an option names a shape, or from validate()

@@ -103,7 +103,10 @@ SimulatePlan plan_jobs(const SimulateArguments& arguments, const std::vector<Mac
 std::vector<SimulateJob> own_jobs(std::vector<SimulateJob> jobs, const Shard& shard, bool curve);
 
 /// Says what takes kWorthSaying or longer before it begins.
-std::string announcement(const std::vector<SimulateJob>& jobs, const SimulationOptions& how);
+std::string announcement(const std::vector<SimulateJob>& jobs, const SimulationOptions& how,
+                         bool side_by_side = false);
+/// The same of so many replays side by side, which take one core `core_seconds`.
+std::string announcement(double core_seconds, std::size_t side_by_side);
 
 /// --dry-run: each run and how long it may take.
 std::string plan_text(const std::vector<SimulateJob>& jobs, const SimulationOptions& how);
@@ -168,6 +171,6 @@ std::string machine_line(const Machine& machine, const SimulationOptions& how);
 std::string ceiling_line(const Machine& machine, ElementType dtype);
 
 /// DRAM bytes of the direction against L2 size; sizes that change nothing are left out.
-Table curve_table(const RunEntry& run, Direction direction);
+Table curve_table(const RunEntry& run, Direction direction, const Machine& machine);
 
 }  // namespace tilescope::cli

@@ -70,15 +70,18 @@ Output advice_table(const std::string& kernel, const Advice& advice, Direction d
     table.rows.push_back(advice_row(kRanks[i], advice.best[i], direction, machine));
   }
   table.rows.push_back(advice_row("its own", advice.own, direction, machine));
+  const RunEntry& best = advice.best.front();
   std::string ranked = "time bound: how this kernel's warps work is not known";
+  std::string advised = "best: " + advised_choice(best, direction, true);
   if (advice.predicted) {
     const PredictedTime time = direction_total(advice.own, direction).value().predicted.value();
     ranked = fmt::format("predicted time (90 % within {:.2f}x ... {:.2f}x)", time.interval[0] / time.seconds,
                          time.interval[1] / time.seconds);
+    if (format_seconds(direction_total(best, direction)->predicted->seconds) == format_seconds(time.seconds))
+      advised = "nothing to gain: the kernel's own choice is predicted to be done as soon";
   }
-  return Output(table) +
-         Output(fmt::format("  {} of {} choices replayed, ranked by {}\n  best: {}\n", advice.replayed,
-                            advice.tried, ranked, advised_choice(advice.best.front(), direction, true)));
+  return Output(table) + Output(fmt::format("  {} of {} choices replayed, ranked by {}\n  {}\n",
+                                            advice.replayed, advice.tried, ranked, advised));
 }
 
 }  // namespace
@@ -97,8 +100,11 @@ int advise_choices(const SimulateArguments& arguments, const Machine& machine,
                   kv_line(problem, machine));
     for (const Direction direction : arguments.problem.directions()) {
       const Progress progress(context, fmt::format("trying choices of {}", kernel->name));
-      const Advice advice = advise(*kernel, problem, direction,
-                                   arguments.kernel.program_options(*kernel, problem), machine, how);
+      const Advice advice =
+          advise(*kernel, problem, direction, arguments.kernel.program_options(*kernel, problem), machine,
+                 how, [&context](double core_seconds, std::size_t count) {
+                   context.print(announcement(core_seconds, count));
+                 });
       context.print(advice_table(std::string(kernel->name), advice, direction, machine));
       record.runs.insert(record.runs.end(), advice.best.begin(), advice.best.end());
       record.runs.push_back(advice.own);

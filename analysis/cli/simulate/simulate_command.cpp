@@ -83,8 +83,12 @@ void add_replay_options(SimulateArguments& arguments, CLI::App& command) {
       ->group(kMachineGroup)
       ->excludes("--record")
       ->excludes("--tune-bytes");
-  command.add_flag("--dry-run", arguments.dry_run,
-                   "what would be simulated and how long it takes, without doing it");
+  command
+      .add_flag("--dry-run", arguments.dry_run,
+                "what would be simulated and how long it takes, without doing it")
+      ->excludes("--record")
+      ->excludes("--tune-bytes")
+      ->excludes("--advise");
   command.add_flag("--detail", arguments.detail, "every number of every pass");
   command.add_flag("--explain-model", arguments.explain_model,
                    "what the numbers rest on: rates, the model of the L2, the progress of CTAs");
@@ -192,7 +196,7 @@ void print_details(const std::vector<SimulateJob>& jobs, const std::vector<RunEn
     for (const Direction direction : arguments.problem.directions()) {
       context.print(pass_table(runs[i], direction, rated, jobs[i].passes));
       context.print(bound_lines(runs[i], direction, jobs[i].kernel->algorithm, rated));
-      if (arguments.curve && how.replay) context.print(curve_table(runs[i], direction));
+      if (arguments.curve && how.replay) context.print(curve_table(runs[i], direction, rated));
     }
   }
 }
@@ -204,7 +208,7 @@ void print_curves(const std::vector<SimulateJob>& jobs, const std::vector<RunEnt
     for (const Direction direction : directions) {
       context.print(
           fmt::format("\n{}, {}, {}\n", runs[i].kernel, to_string(direction), jobs[i].machine->name));
-      context.print(curve_table(runs[i], direction));
+      context.print(curve_table(runs[i], direction, *jobs[i].machine));
     }
   }
 }

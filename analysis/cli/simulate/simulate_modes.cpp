@@ -125,6 +125,7 @@ ByteTuning try_choices(const Kernel& kernel, const AttentionProblem& problem, Di
   tuning.tried = static_cast<int>(jobs.size());
   SimulationOptions quick = how;
   quick.l2_curve = false;  // of one L2
+  context.print(announcement(jobs, quick, true));
   std::vector<RunEntry> runs(jobs.size());
   Progress progress(context, fmt::format("tuning {}", kernel.name), tuning.tried);
   simulate_side_by_side(jobs.size(), progress, [&](std::size_t i) {

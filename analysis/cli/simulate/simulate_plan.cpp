@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <utility>
@@ -108,8 +109,12 @@ SimulateJob program_job(const std::string& path, const AttentionProblem& problem
   return job;
 }
 
+double seconds_of(const SimulateJob& job, bool curve) {
+  return replay_seconds(job.passes, curve, job.machine->knows_progress_on(job.kernel->math_unit));
+}
+
 double seconds_of(const SimulateJob& job, const SimulationOptions& how) {
-  return how.replay ? replay_seconds(job.passes, how.l2_curve) : 0;
+  return how.replay ? seconds_of(job, how.l2_curve) : 0;
 }
 
 }  // namespace
@@ -153,13 +158,20 @@ SimulatePlan plan_jobs(const SimulateArguments& arguments, const std::vector<Mac
 std::vector<SimulateJob> own_jobs(std::vector<SimulateJob> jobs, const Shard& shard, bool curve) {
   constexpr double kEvenByFormula = 1e-3;  // seconds
   std::vector<double> costs;
-  for (const SimulateJob& job : jobs) costs.push_back(kEvenByFormula + replay_seconds(job.passes, curve));
+  for (const SimulateJob& job : jobs) costs.push_back(kEvenByFormula + seconds_of(job, curve));
   return shard.part_of(std::move(jobs), costs);
 }
 
-std::string announcement(const std::vector<SimulateJob>& jobs, const SimulationOptions& how) {
+std::string announcement(const std::vector<SimulateJob>& jobs, const SimulationOptions& how,
+                         bool side_by_side) {
   double seconds = 0;
   for (const SimulateJob& job : jobs) seconds += seconds_of(job, how);
+  return announcement(seconds, side_by_side ? jobs.size() : 1);
+}
+
+std::string announcement(double core_seconds, std::size_t side_by_side) {
+  const auto cores = std::min(static_cast<int>(side_by_side), omp_get_max_threads());
+  const double seconds = core_seconds / std::max(1, cores);
   if (seconds < kWorthSaying) return "";
   return fmt::format("the replay takes {}; --closed-form leaves it out\n", about_seconds(seconds));
 }

@@ -321,10 +321,14 @@ std::string bound_lines(const RunEntry& run, Direction direction, Algorithm algo
 std::string predicted_line(const std::vector<RunEntry>& runs, Direction direction,
                            const std::vector<SimulateJob>& jobs, bool several_machines) {
   std::string known, unknown, within;
+  const bool several_kernels =
+      std::ranges::any_of(runs, [&runs](const RunEntry& run) { return run.kernel != runs.front().kernel; });
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const std::optional<PassRecord> total = direction_total(runs[i], direction);
     if (!total) continue;
-    const std::string label = several_machines ? jobs[i].machine->name : runs[i].kernel;
+    const std::string label = !several_machines ? runs[i].kernel
+                              : several_kernels ? runs[i].kernel + " on " + jobs[i].machine->name
+                                                : jobs[i].machine->name;
     if (!total->predicted) {
       unknown += (unknown.empty() ? "; bound only: " : ", ") + label;
       continue;

@@ -35,7 +35,8 @@ CellOf pass_only(const CellOf& cell) {
 /// it is turned.
 class PassRows {
  public:
-  PassRows(const RunEntry& run, Direction direction) : run_(run), direction_(direction), rows_(1) {
+  PassRows(const RunEntry& run, Direction direction, std::string machine)
+      : run_(run), direction_(direction), machine_(std::move(machine)), rows_(1) {
     const PassRecord total = direction_total(run, direction).value();
     for (const PassRecord& pass : run.passes) {
       if (pass.direction == direction) passes_.push_back(pass);
@@ -61,14 +62,15 @@ class PassRows {
   Table table() const {
     return {.rows = rows_,
             .indent = "  ",
-            .title = fmt::format("\n{}, {}", run_.kernel, to_string(direction_)),
-            .keys = {{"kernel", run_.kernel}, {"direction", to_string(direction_)}},
+            .title = fmt::format("\n{}, {} on {}", run_.kernel, to_string(direction_), machine_),
+            .keys = {{"kernel", run_.kernel}, {"direction", to_string(direction_)}, {"machine", machine_}},
             .layout = Table::Layout::turned};
   }
 
  private:
   const RunEntry& run_;
   Direction direction_;
+  std::string machine_;
   std::vector<PassRecord> passes_;
   std::vector<Row> rows_;
 };
@@ -269,7 +271,7 @@ Output comparison_table(const std::vector<RunEntry>& runs, const std::vector<Sim
 
 Output pass_table(const RunEntry& run, Direction direction, const Machine& machine,
                   const std::vector<PlannedPass>& planned) {
-  PassRows table(run, direction);
+  PassRows table(run, direction, machine.name);
   add_byte_rows(table, planned);
   add_work_rows(table, run, machine);
   return table.table() + Output(beside_tiles_lines(run, direction, planned));
@@ -311,10 +313,11 @@ Output simulated_sweep_table(const std::vector<RunEntry>& runs) {
   return output;
 }
 
-Table curve_table(const RunEntry& run, Direction direction) {
-  Table table{.rows = {{"LRU from", "DRAM read", "DRAM written"}},
-              .indent = "  ",
-              .keys = {{"kernel", run.kernel}, {"direction", to_string(direction)}}};
+Table curve_table(const RunEntry& run, Direction direction, const Machine& machine) {
+  Table table{
+      .rows = {{"LRU from", "DRAM read", "DRAM written"}},
+      .indent = "  ",
+      .keys = {{"kernel", run.kernel}, {"direction", to_string(direction)}, {"machine", machine.name}}};
   ReadWriteBytes last;
   for (const auto& [l2_bytes, dram] : total_l2_curve(run, direction)) {
     if (std::exchange(last, dram) == dram) continue;

@@ -6,6 +6,7 @@
 
 #include "analysis/model/counts/direction_total.hpp"
 #include "analysis/model/counts/roofline.hpp"
+#include "analysis/model/replay/replay_cost.hpp"
 #include "common/errors.hpp"
 #include "cpu_ref/launch/parallel_for_each.hpp"
 
@@ -80,7 +81,8 @@ double bound_seconds(const RunEntry& run, Direction direction, const Machine& ma
 }
 
 Advice advise(const Kernel& kernel, const AttentionProblem& problem, Direction direction,
-              const ProgramOptions& own, const Machine& machine, const SimulationOptions& how) {
+              const ProgramOptions& own, const Machine& machine, const SimulationOptions& how,
+              const std::function<void(double core_seconds, std::size_t count)>& before_replay) {
   constexpr std::size_t kReplayed = 10;
   if (const auto why = kernel.refusal(problem, direction, own))
     throw BadInput("kernel", std::string(kernel.name), *why);
@@ -123,6 +125,10 @@ Advice advise(const Kernel& kernel, const AttentionProblem& problem, Direction d
   std::stable_sort(all.begin() + 1, all.end(), sooner);  // the own choice stays in front
   if (all.size() > kReplayed) all.resize(kReplayed);
   if (how.replay) {
+    double seconds = 0;
+    for (const Tried& tried : all)
+      seconds += replay_seconds(tried.passes, false, machine.knows_progress_on(kernel.math_unit));
+    if (before_replay) before_replay(seconds, all.size());
     parallel_for_each(static_cast<std::int64_t>(all.size()),
                       [&](std::int64_t i) { simulate(all[static_cast<std::size_t>(i)], true); });
   }

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "analysis/model/machine/machine.hpp"
@@ -33,9 +35,11 @@ struct Advice {
 };
 
 /// Ranks all choices by formula, replays the first of them, and ranks these again.
+/// @param before_replay  is told how long one core would take, and how many are replayed side by side
 /// @throws BadInput where the kernel refuses the problem
 Advice advise(const Kernel& kernel, const AttentionProblem& problem, Direction direction,
-              const ProgramOptions& own, const Machine& machine, const SimulationOptions& how);
+              const ProgramOptions& own, const Machine& machine, const SimulationOptions& how,
+              const std::function<void(double core_seconds, std::size_t count)>& before_replay = {});
 
 /// K and V of so many key/value heads, and whether what the L2 keeps of streamed data holds them.
 struct KvInL2 {

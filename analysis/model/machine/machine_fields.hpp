@@ -63,6 +63,22 @@ inline std::vector<std::string> fact_kinds() {
   return {"datasheet", "measured", "derived", "assumed", "unverified", std::string(kDefaultKind)};
 }
 
+/// The template's, in place of a source; and what follows is the meaning of the field.
+inline constexpr const char* kNoSource = "where the number came from; ";
+
+/// @throws BadInput for what is no value with evidence, with the form of one
+inline void require_fact(const JsonField& field) {
+  constexpr const char* kForm =
+      R"(as in {"value": 128, "kind": "datasheet", "source": "NVIDIA's data sheet"})";
+  if (!field.value().is_object())
+    field.refuse(fmt::format("must be a value with its kind and source, {}", kForm));
+  try {
+    for (const char* part : {"value", "kind", "source"}) field.at(part);
+  } catch (const BadInput& lack) {
+    throw BadInput(fmt::format("{}: a value has its kind and source, {}", lack.what(), kForm));
+  }
+}
+
 /// A value with evidence. Least and most are no specification: they tell bytes from MiB and Hz from MHz.
 template <typename T, typename Codec>
 struct FactOf {
@@ -79,6 +95,7 @@ struct FactOf {
     return {{"value", codec.write(fact.value)}, {"kind", fact.kind}, {"source", fact.source}};
   }
   Fact<T> read(const JsonField& field) const {
+    require_fact(field);
     const std::vector<std::string> kinds = fact_kinds();
     const JsonField value = field.at("value");
     Fact<T> fact{read_value(value), field.at("source").text(), field.at("kind").text()};
@@ -90,6 +107,8 @@ struct FactOf {
     if (std::find(kinds.begin(), kinds.end(), fact.kind) == kinds.end())
       field.at("kind").refuse(fmt::format("must be one of {}", fmt::join(kinds, ", ")));
     if (fact.source.empty()) field.at("source").refuse("must say where the number came from");
+    if (fact.source.starts_with(kNoSource))
+      field.at("source").refuse("must say where the number came from: the text is still the template's");
     return fact;
   }
 

@@ -56,6 +56,7 @@ void require_machine_fields(const std::string& source, const JsonField& machine)
   for (const char* group : {kPeaks, kProgress}) {
     for (const auto& [name, fact] : machine.has(group) ? machine.at(group).entries() : Entries{}) {
       const std::string where = source + ": " + group + "." + name + " ";
+      require_fact(fact);
       require_known(fact, where, kFact);
       if (group == kProgress && fact.has("value"))
         require_known(fact.at("value"), where, field_names<ProgressRates>());

@@ -8,11 +8,10 @@ namespace tilescope {
 std::string machine_template() {
   const auto fact = [](const FieldNames::Field& field, bool needed) {
     const std::string meaning(meaning_of(field.name));
-    return Json{
-        {"value", nullptr},
-        {"kind", "datasheet, measured, derived, assumed or unverified"},
-        {"source", fmt::format("where the number came from; {}{}in {}{}", meaning,
-                               meaning.empty() ? "" : ", ", field.unit, needed ? "" : "; may be left out")}};
+    return Json{{"value", nullptr},
+                {"kind", "datasheet, measured, derived, assumed or unverified"},
+                {"source", fmt::format("{}{}{}in {}{}", kNoSource, meaning, meaning.empty() ? "" : ", ",
+                                       field.unit, needed ? "" : "; may be left out")}};
   };
   Json machine;
   for (const FieldNames::Field& field : fields_of<Machine>().all) {

@@ -19,10 +19,11 @@ std::int64_t tile_accesses(const TileProgram& program) {
   return accesses;
 }
 
-double replay_seconds(std::span<const PlannedPass> passes, bool l2_curve) {
+double replay_seconds(std::span<const PlannedPass> passes, bool l2_curve, bool adrift) {
   double accesses = 0;
   for (const PlannedPass& pass : passes) accesses += static_cast<double>(tile_accesses(pass.program));
-  return accesses / (l2_curve ? kAccessesPerSecondWithCurve : kAccessesPerSecond);
+  return accesses / std::min(l2_curve ? kAccessesPerSecondWithCurve : kAccessesPerSecond,
+                             adrift ? kAccessesPerSecondAdrift : kAccessesPerSecond);
 }
 
 std::string about_seconds(double seconds) {

@@ -36,5 +36,17 @@ TEST_CASE("bytes of a record that its programs do not move are named, and the to
   CHECK(contains(why(small, large), "move 4.096 kB more than the record of B holds"));
 }
 
+TEST_CASE("DRAM bytes that differ by less than is printed are told as no difference, without a cause") {
+  const RunEntry one = simulated(Algorithm::flash2, 128, {16, 16});
+  RunEntry other = one;
+  other.scan = Scan::descending;
+  std::int64_t& read = other.passes.front().simulated->dram_read_bytes;
+  const std::int64_t all = other.passes.front().simulated->dram_bytes();
+  read += all * 3 / 1000;
+  CHECK(why(one, other) == "A and B move the same at SM<->L2, and at DRAM within 0.3 %.");
+  read += all * 3 / 1000;
+  CHECK(contains(why(one, other), "at DRAM B moves 1.01x as much as A: B walks its tiles descending"));
+}
+
 }  // namespace
 }  // namespace tilescope

@@ -141,6 +141,7 @@ TEST_CASE("five numbers of a datasheet are enough: what is left empty has defaul
   const auto fill = [](Json& fact, const Json& value) {
     fact["value"] = value;
     fact["kind"] = "datasheet";
+    fact["source"] = "a data sheet";
   };
   fill(json["sm_count"], 148);
   fill(json["shared_bytes_per_sm"], "228KiB");
@@ -164,6 +165,29 @@ TEST_CASE("five numbers of a datasheet are enough: what is left empty has defaul
   CHECK(parse_machine("again", to_json_text(machine)) == machine);
   fill(json["l2_bytes"], "126 of them");
   CHECK(machine_complaint(json).find("with its unit, as in") != std::string::npos);
+}
+
+TEST_CASE(
+    "what is no number with its source is refused with the form of one, and the template's words are none") {
+  const Json h200 = shipped("h200"), bare = {{"value", 128}};
+  const auto refused = [&h200](const char* pointer, const Json& fact, const char* field, const char* why) {
+    Json json = h200;
+    json["name"] = "mine";
+    json[Json::json_pointer(pointer)] = fact;
+    const std::string message = machine_complaint(json);
+    CAPTURE(message);
+    CHECK(message.starts_with(std::string("gpu.json: ") + field));
+    CHECK(message.find(why) != std::string::npos);
+  };
+  constexpr const char* kForm =
+      R"(as in {"value": 128, "kind": "datasheet", "source": "NVIDIA's data sheet"})";
+  refused("/sm_count", 128, "sm_count = 128", kForm);
+  refused("/sm_count", bare, "sm_count.kind is missing", kForm);
+  refused("/peak_flops_per_second/fp16", 1e15, "peak_flops_per_second.fp16 = 1", kForm);
+  Json fact = parse_json("template", machine_template())["sm_count"];
+  fact["value"] = 132;
+  fact["kind"] = "datasheet";
+  refused("/sm_count", fact, "sm_count.source", "still the template's");
 }
 
 TEST_CASE("an element type that a chip lacks has no peak") {
