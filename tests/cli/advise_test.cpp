@@ -2,9 +2,8 @@
 // simulate --advise, and predicted times beside measured ones.
 #include <doctest/doctest.h>
 
-#include <regex>
-
 #include <algorithm>
+#include <regex>
 
 #include "analysis/records/files/text_file.hpp"
 #include "tests/cli/program.hpp"

@@ -111,8 +111,7 @@ TEST_CASE("explain writes Markdown, and takes what other kernels must move") {
   const ProgramResult table =
       run_program(explain_command({"--kernel-filter", "flash_fwd", "--format", "md"}));
   CHECK(contains(table.out, "| kernel | must move | SM<->L2 | / must | DRAM read | / must read | why |"));
-  const ProgramResult csv =
-      run_program(explain_command({"--kernel-filter", "flash_fwd", "--format", "csv"}));
+  const ProgramResult csv = run_program(explain_command({"--kernel-filter", "flash_fwd", "--format", "csv"}));
   CHECK(contains(csv.out, ",DRAM read [B],DRAM read x must read,"));  // its writes were not counted
   CHECK(contains(table.out, "- `pytorch_flash::flash_fwd_kernel"));
   CHECK(contains(table.out, "tiles of 256 x 64"));
