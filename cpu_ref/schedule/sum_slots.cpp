@@ -9,8 +9,8 @@
 namespace tilescope {
 namespace {
 
-/// Of all slots together.
-constexpr std::int64_t kMostBytes = std::int64_t{512} << 20;
+/// Of all slots together: what is read in no time, and what a pass may take at most.
+constexpr std::int64_t kLittleBytes = std::int64_t{24} << 20, kMostBytes = std::int64_t{512} << 20;
 
 /// No q tile sees more kv tiles.
 int most_kv_tiles(const VisibleBand& band, TileShape tile) {
@@ -21,15 +21,15 @@ int most_kv_tiles(const VisibleBand& band, TileShape tile) {
 
 /// Each slot takes time to read, and few of them time to wait: of the kv tiles of a head that are computed at
 /// once, each adds to dQ half a step after the one in front of it in its slot. That is as long as all slots
-/// take to read with the square root of (kv tiles x entries of a step) / queries, since a device reads four
-/// bytes in the time of five FLOP of an SM, of which a step has ten an entry and column.
+/// take to read with the square root of (such kv tiles behind the first x entries of a step) / queries, since
+/// a device reads four bytes in the time of five FLOP of an SM, of which a step has ten an entry and column.
 double paying_slots(const AttentionProblem& problem, TileShape tile, int most_kv_tiles) {
   constexpr std::int64_t kCtasAtOnce = 132;  // any number of some device: the sums are the same on all
-  const std::int64_t rows = problem.batch * problem.heads * problem.seqlen_q;
-  const std::int64_t of_head =
-      std::min<std::int64_t>(most_kv_tiles, ceil_div(kCtasAtOnce, problem.batch * problem.heads_kv));
-  const double entries = static_cast<double>(of_head) * tile.block_m * tile.block_n;
-  return std::sqrt(entries / static_cast<double>(rows));
+  // Under a mask each query head of a group has CTAs of its own, as a rule.
+  const std::int64_t heads = problem.batch * (problem.masked() ? problem.heads : problem.heads_kv);
+  const std::int64_t of_head = std::min<std::int64_t>(most_kv_tiles, ceil_div(kCtasAtOnce, heads));
+  const double entries = static_cast<double>(of_head - 1) * tile.block_m * tile.block_n;
+  return std::sqrt(entries / static_cast<double>(problem.batch * problem.heads * problem.seqlen_q));
 }
 
 bool has_dq_slots(const TileProgram& program) {
@@ -82,15 +82,13 @@ void add_dkdv_slots(TileProgram& convert, int slots) {
 DqSlots dq_slots(const AttentionProblem& problem, TileShape tile) {
   if (problem.mask.any()) return {};
   const int most = most_kv_tiles(problem.band(), tile);
-  if (most < 2) return {};
-  const std::int64_t rows = problem.batch * problem.heads * problem.seqlen_q;
-  const std::int64_t fitting = kMostBytes / (4 * rows * problem.head_dim);
+  const std::int64_t bytes = 4 * problem.batch * problem.heads * problem.seqlen_q * problem.head_dim;
   const double paying = paying_slots(problem, tile, most);
-  if (most <= std::min<double>(3 * paying, static_cast<double>(fitting)))
-    return {most, DqSlots::kOwn};
+  const bool few = most <= 3 * paying && most <= kMostBytes / bytes;
+  if (most > 1 && (few || most <= kLittleBytes / bytes)) return {most, DqSlots::kOwn};
   // In turn, the flags of a slot lie in a row of dQ (DqStart): two of 4 bytes each.
-  const std::int64_t flagged = problem.head_dim / 4;
-  const auto count = std::min<std::int64_t>({std::llround(std::sqrt(2.0) * paying), fitting, flagged});
+  const auto count = std::min<std::int64_t>(
+      {std::llround(std::sqrt(2.0) * paying), most, kMostBytes / bytes, problem.head_dim / 4});
   DqSlots slots;
   while (2 << slots.log2_count <= count) ++slots.log2_count;
   slots.count = 1 << slots.log2_count;
