@@ -88,9 +88,9 @@ TEST_CASE("sums of dQ that the first kv tile stores are those that are cleared a
   }
 }
 
-/// Of six kv tiles of 32 keys, which two slots of dQ pay for.
+/// Of twenty kv tiles of 32 keys, which two slots of dQ pay for.
 AttentionProblem problem_of_two_slots() {
-  return {.heads = 4, .heads_kv = 2, .seqlen_q = 1365, .seqlen_k = 180, .head_dim = 64, .causal = true};
+  return {.heads = 4, .heads_kv = 2, .seqlen_q = 4323, .seqlen_k = 630, .head_dim = 64, .causal = true};
 }
 
 TEST_CASE(
