@@ -79,16 +79,16 @@ struct DqSemaphore {
     return kv_tiles_before<kShape>(args, stream.n_block, m_block);
   }
   /// While dQ is being computed: who is in front has stored a step ago, as a rule.
-  /// @param before  of the q tile before this one, of which others are told now
-  __device__ __forceinline__ void begin([[maybe_unused]] DqToTell& before) {
+  /// @param sent  of the q tile before this one, of which others are told now
+  __device__ __forceinline__ void begin([[maybe_unused]] DqToTell& sent) {
     if constexpr (kShape.ordered) {
-      const int in_front = this->before(), in_slot = args.dq_slots.before_in_slot(in_front);
+      const int in_front = before(), in_slot = args.dq_slots.before_in_slot(in_front);
       slot = args.dq_slots.slot(in_front);
       stores = in_slot == 0;
       find_place();
       // Asked before the last stores are waited for, which takes as long.
       const bool there = stores || sm90::count_at(flag()) >= in_slot;
-      before.tell();
+      sent.tell();
       if (!there) sm90::wait_for_count(flag(), in_slot);
     } else if constexpr (!kShape.persistent) {
       stores = args.dq_flags && before() == 0;
@@ -107,10 +107,10 @@ struct DqSemaphore {
       if (state == 1) sm90::wait_for_count(flag(), 2);
     }
   }
-  __device__ __forceinline__ void release(DqToTell& later) const {
+  __device__ __forceinline__ void release(DqToTell& sent) const {
     if (kShape.ordered ? args.dq_flags == nullptr : !stores) return;
-    later.flag = flag();
-    if constexpr (!kShape.ordered) later.tell();
+    sent.flag = flag();
+    if constexpr (!kShape.ordered) sent.tell();
   }
 };
 
