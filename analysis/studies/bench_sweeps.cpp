@@ -219,7 +219,7 @@ std::span<const BenchSweep> bench_sweeps() {
       {"variants",
        "one problem plain, under each mask and with each score modifier: B2 H16, N = 8192, D 128, bf16",
        variant_problems,
-       {"gpu:flash2-mma"}},
+       {"gpu:flash2-mma", "gpu:flash3"}},
       {"fp32", "as flash2, in fp32, N = 2048 ... 16384", fp32_problems, {"gpu:flash2-simt"}},
       {"ladder", "every rung, fp32 and fp16, 132 heads, N = 2048 and 4096", ladder_problems, {}},
       {"tune",

@@ -204,11 +204,10 @@ def pages():
         for run in runs(name):
             problem = dict(run["problem"])
             size = problem.pop("page_size", 0)
-            by_base.setdefault(json.dumps(problem, sort_keys=True), {})[size] = seconds(run)
-        for text, times in by_base.items():
-            problem = json.loads(text)
+            by_base.setdefault((run["kernel"], json.dumps(problem, sort_keys=True)), {})[size] = seconds(run)
+        for (kernel, text), times in by_base.items():
             rates = ", ".join(f"{size}: {times[0] / t:.2f}" for size, t in sorted(times.items()) if size)
-            told.append(f"{'decoding' if name.startswith('decode') else 'prefill'} {called(problem)} {rates}")
+            told.append(f"{'decoding' if name.startswith('decode') else f'prefill by {kernel}'} {called(json.loads(text))} {rates}")
     return f"- The rate with pages of so many keys over that without: {'; '.join(told)}. At least {LEAST_OF_PAGES} was wanted."
 
 
@@ -252,22 +251,27 @@ def variant_called(problem):
 def variants():
     yield "| gpu:flash2-mma | forward | of FlexAttention | backward | of FlexAttention | gpu:flash3, forward | of FlexAttention | backward | of FlexAttention |"
     yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|"
-    records = [("mma", "forward", "variants-bench-fwd"), ("mma", "backward", "variants-bench-bwd")]
+    # A kernel stands beside FlexAttention of its own run: that of all variants, or else one of a mask alone.
+    records = [("forward", "variants-bench-fwd"), ("backward", "variants-bench-bwd")]
     for name in sorted(path.name.split(".")[0] for path in FOLDER.glob("variants-flash3-*.json.gz")):
-        records.append(("flash3", "backward" if "-backward-" in name else "forward", name))
+        records.append(("backward" if "-backward-" in name else "forward", name))
     rows = {}
-    for row_of, direction, name in records:
+    for direction, name in records:
+        by_problem = {}
         for run in runs(name):
-            row = rows.setdefault(json.dumps(run["problem"], sort_keys=True), {})
-            flops = sum(p.get("executed_flops", 0) for p in run["passes"] if p["direction"] == direction)
-            row[row_of, run["kernel"], direction] = (seconds(run, direction), flops)
+            by_problem.setdefault(json.dumps(run["problem"], sort_keys=True), {})[run["kernel"]] = run
+        for text, by_kernel in by_problem.items():
+            row = rows.setdefault(text, {})
+            flex = by_kernel.get("pytorch:flex")
+            for kernel, run in by_kernel.items():
+                flops = sum(p.get("executed_flops", 0) for p in run["passes"] if p["direction"] == direction)
+                row.setdefault((kernel, direction), (seconds(run, direction), flops, flex and seconds(flex, direction)))
     for text, row in rows.items():
         cells = []
-        for of, kernel, direction in (("mma", "gpu:flash2-mma", "forward"), ("mma", "gpu:flash2-mma", "backward"),
-                                      ("flash3", "gpu:flash3", "forward"), ("flash3", "gpu:flash3", "backward")):
-            own, flops = row.get((of, kernel, direction), (None, 0))
-            flex = row.get((of, "pytorch:flex", direction))
-            cells += [f"{1e3 * own:.2f} ms, {flops / own / 1e12:.0f} TFLOP/s" if own else "-", f"{flex[0] / own:.2f}" if flex else "-"]
+        for kernel in ("gpu:flash2-mma", "gpu:flash3"):
+            for direction in ("forward", "backward"):
+                own, flops, flex = row.get((kernel, direction), (None, 0, None))
+                cells += [f"{1e3 * own:.2f} ms, {flops / own / 1e12:.0f} TFLOP/s" if own else "-", f"{flex / own:.2f}" if own and flex else "-"]
         yield f"| {variant_called(json.loads(text))} | {' | '.join(cells)} |"
 
 

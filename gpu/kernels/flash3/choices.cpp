@@ -221,6 +221,7 @@ Flash3ForwardWay choose_forward(const AttentionProblem& problem) {
   constexpr double kShareOfSplits = 0.92;
   constexpr int kMostSplits = 16;
   if (flash3_has_values(problem) || flash3_has_tables(problem) || flash3_has_mods(problem)) return {};
+  if (problem.page_size > 0) return {};
   const bool fp8 = is_fp8(problem.dtype);
   Flash3ForwardWay best;
   double first = end_of_forward(problem, best);

@@ -50,7 +50,8 @@ DqStart dq_start(const AttentionProblem& problem, const ProgramOptions& options)
              : DqStart::cleared;
 }
 
-/// What instances with tables of a mask and with modifiers of scores lack: behind "not", or nothing.
+/// What instances with tables of a mask, with modifiers of scores and with pages lack: behind "not", or
+/// nothing.
 std::string beyond_plain_instances(const AttentionProblem& problem, const ProgramOptions& options) {
   if (is_fp8(problem.dtype)) return "in fp8";
   if (flash3_has_values(problem)) return "with head_dim_v other than head_dim";
@@ -135,8 +136,14 @@ std::vector<Boxes> Flash3::boxes(const TileProgram& program) {
   }
   if (program.name == PassName::forward) {
     const Flash3ForwardShape shape = forward_shape(program.problem, program.tile);
-    std::vector<Boxes> all{boxes(q, rows_of_a_head(shape.q_tile()), kEvictFirst), boxes(k, shape.k_tile()),
-                           boxes(v, shape.v_tile())};
+    const auto rows_of_a_page = [&program](gpu::sm90::PanelTile tile) {
+      const auto page = static_cast<int>(program.problem.page_size);
+      if (page > 0) tile.rows = std::min(tile.rows, page);
+      return tile;
+    };
+    std::vector<Boxes> all{boxes(q, rows_of_a_head(shape.q_tile()), kEvictFirst),
+                           boxes(k, rows_of_a_page(shape.k_tile())),
+                           boxes(v, rows_of_a_page(shape.v_tile()))};
     if (shape.output == Flash3Output::staged) all.push_back(stored(out, rows_of_a_head(shape.out_tile())));
     for (const TensorName numbers : {alibi_slopes, sink}) {  // of heads, each asked for by itself
       if (shape.mods) all.push_back({.tensor = numbers, .rows = 1, .panel_bytes = kSectorBytes});
@@ -181,6 +188,12 @@ std::optional<std::string> Flash3::lack(const AttentionProblem& problem, const P
     return "has masks beside causal and windows, but not " + beyond;
   if (flash3_has_tables(problem) && too_wide_for_tables(problem)) return too_wide_for_tables(problem);
   if (flash3_has_mods(problem) && !beyond.empty()) return "modifies scores, but not " + beyond;
+  if (problem.page_size > 0) {
+    const std::string besides = flash3_has_tables(problem) ? "under masks beside causal and windows"
+                                : flash3_has_mods(problem) ? "with modified scores"
+                                                           : beyond;
+    if (!besides.empty()) return "reads pages, but not " + besides;
+  }
   if (is_fp8(problem.dtype) && options.pack_gqa) return "packs heads of 16-bit types alone";
   if (options.pack_gqa && problem.masked() && !flash3_interleaves_heads(problem)) {
     return "packs 2, 4 or 8 query heads of a key/value head under a mask, not " +

@@ -26,10 +26,10 @@ struct Flash3 {
   /// The copy engine takes rows of whole 16-byte chunks: head dimensions that are multiples of 8, in fp8
   /// of 16.
   static constexpr Capabilities can{
-      .forward =
-          kFeatures | FeatureSet{Feature::fp8e4m3, Feature::fp8e5m2, Feature::descales, Feature::split_keys,
-                                 Feature::packed_heads, Feature::value_dim, Feature::mask_rules,
-                                 Feature::softcap, Feature::alibi, Feature::learned_sink},
+      .forward = kFeatures | FeatureSet{Feature::fp8e4m3, Feature::fp8e5m2, Feature::descales,
+                                        Feature::split_keys, Feature::packed_heads, Feature::value_dim,
+                                        Feature::mask_rules, Feature::softcap, Feature::alibi,
+                                        Feature::learned_sink, Feature::paged_keys},
       .backward = kFeatures | FeatureSet{Feature::query_splits, Feature::mask_rules, Feature::learned_sink},
       .head_dims = kFlash3HeadDims,
       .row_bytes_multiple = 16};

@@ -156,6 +156,10 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
       constexpr int kModsDim = flash3_mods_shape(kHeadDim).head_dim;
       return launch_forward<kType, Flash3ModsChoice<kModsDim>>(program, arguments, stream);
     }
+    if (program.problem.page_size > 0) {
+      constexpr int kPagedDim = flash3_paged_shape(kHeadDim).head_dim;
+      return launch_forward<kType, Flash3PagedChoice<kPagedDim>>(program, arguments, stream);
+    }
     if (flash3_has_values_shape(program.problem)) {
       return launch_forward<kType, Flash3ValuesChoice>(program, arguments, stream);
     }

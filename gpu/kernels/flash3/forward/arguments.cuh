@@ -64,9 +64,17 @@ struct Flash3ScoreMods {
 struct Flash3ModifierArguments : Flash3ForwardArguments {
   Flash3ScoreMods mods;
 };
-/// What an instance is launched with. @tparam kMods  of its shape
-template <bool kMods>
-using Flash3ArgumentsOf = std::conditional_t<kMods, Flash3ModifierArguments, Flash3ForwardArguments>;
+/// Keys and values in pages: the batch entries of `k` and `v` are pages, in boxes of the rows that a tile has
+/// in one.
+struct Flash3PagedArguments : Flash3ForwardArguments {
+  CUtensorMap k_end, v_end;  // of the page in which keys end: what is behind them is outside
+  DeviceKvPages pages;
+};
+/// What an instance is launched with. @tparam kMods, kPaged  of its shape
+template <bool kMods, bool kPaged>
+using Flash3ArgumentsOf =
+    std::conditional_t<kPaged, Flash3PagedArguments,
+                       std::conditional_t<kMods, Flash3ModifierArguments, Flash3ForwardArguments>>;
 
 /// One q tile of one head, as the producer hands it to the consumers.
 struct Flash3Item {

@@ -43,8 +43,9 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
   float out[kOutputs];
   Flash3Rows rows;
   bool v_ready = false;
+  bool large = false;  // a score of the item was too large for the polynomial of a soft cap
 
-  __device__ __forceinline__ Flash3ForwardConsumer(const Flash3ArgumentsOf<kShape.mods>& args,
+  __device__ __forceinline__ Flash3ForwardConsumer(const Flash3ArgumentsOf<kShape.mods, kShape.paged>& args,
                                                    Flash3Shared<kShape> shared, const Flash3Item* items,
                                                    int group, int thread)
       : Walk{args, shared, items, group, thread, kShape.splits_keys ? 0 : group},
@@ -96,12 +97,45 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
   }
 
   /// Scores of a step become modified ones, with the sign of the scale.
+  template <bool kCaps = kShape.caps>
   __device__ __forceinline__ void modify_tile(int step) {
     if constexpr (kMods) {
-      modify_scores<kShape>(scores, args, shared.head_numbers(q.index()), first_query(item),
-                            n_block(step) * kBlockN, thread);
+      modify_scores<kShape, kCaps>(scores, args, shared.head_numbers(q.index()), first_query(item),
+                                   n_block(step) * kBlockN, thread);
     }
   }
+  /// Keys that a step's first row's diagonal lies before its first key, and whether those behind the diagonal
+  /// are masked: of add_alibi().
+  __device__ __forceinline__ int keys_behind(int step) const {
+    return n_block(step) * kBlockN - first_query(item) - args.band.offset();
+  }
+  __device__ __forceinline__ bool all_before() const { return !kTables && args.band.right <= 0; }
+  /// Hands the exponents of a step's modified scores to `exponentiate`.
+  /// @return whether they are right for all of a warp's scores
+  template <Flash3Modifying kModifying, typename Exponentiate>
+  __device__ __forceinline__ bool modified_exponents(int step, Exponentiate&& exponentiate) {
+    if constexpr (kModifying == Flash3Modifying::capped) {
+      float most[4] = {};
+      exponentiate(capped_exponents(rows, args.exponent_scale, args.mods, most));
+      large = __any_sync(0xFFFFFFFFu,
+                         fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3])) > args.mods.most_by_terms);
+      return !large;
+    } else {
+      const int behind = keys_behind(step);
+      const float slope =
+          args.mods.slopes ? slope_of(shared.head_numbers(q.index())) * args.mods.per_scale : 0.0f;
+      const float step_of_key = alibi_direction<kBlockN>(behind, all_before()) * slope * args.exponent_scale;
+      exponentiate(alibi_exponents(rows, args.mods.sign * args.exponent_scale, step_of_key, behind, thread));
+      return true;
+    }
+  }
+  /// Whether those may serve a step that no mask cuts.
+  template <Flash3Modifying kModifying>
+  __device__ __forceinline__ bool may_modify_exponents(int step) const {
+    if constexpr (kModifying == Flash3Modifying::capped) return !large && !args.mods.slopes;
+    return !args.mods.slopes || alibi_direction<kBlockN>(keys_behind(step), all_before()) != 0.0f;
+  }
+
   /// What the softmax of a row that has seen no key begins with.
   __device__ __forceinline__ float sink() const {
     if constexpr (kMods) {
@@ -194,7 +228,12 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
   }
   /// S of tile `step` and P V of the one before, which are issued together; then the softmax of the former
   /// runs beside the latter.
+  template <Flash3Modifying kModifying>
   __device__ __forceinline__ void compute_step(int step) {
+    // Modified where exponents are taken.
+    constexpr bool kByExponents =
+        kModifying == Flash3Modifying::linear || kModifying == Flash3Modifying::capped;
+    constexpr bool kCaps = kShape.caps && kModifying != Flash3Modifying::linear;
     if (!v_ready) v.wait_full("V");
     await_ping_pong();
     sm90::fence_wgmma();
@@ -209,27 +248,50 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
     const bool k_ready = step + 1 == own_end || k.is_full(k.place);
     v_ready = v.is_full(next_v);
     sm90::wait_for_wgmma<kShape.overlaps ? 1 : 0>();
-    modify_tile(step);
+    if constexpr (kModifying == Flash3Modifying::before) modify_tile(step);
     float tile_sum[2];
-    bool raised = false;     // a maximum: what was summed before takes factors
-    if (needs_mask(step)) {  // rare, and where rows see their first keys
-      mask_tile(step);
+    const bool masked = needs_mask(step);  // rare, and where rows see their first keys
+    bool in_registers = masked;            // is what the softmax takes, whatever modifies it
+    if constexpr (kByExponents) {
+      in_registers = masked || !may_modify_exponents<kModifying>(step);
+      if (in_registers) modify_tile<kCaps>(step);
+    }
+    bool raised = false;  // a maximum: what was summed before takes factors
+    if (in_registers) {
+      if (masked) mask_tile(step);
       rows.raise_to(scores, args.exponent_scale);
       raised = true;
     }
     if constexpr (kObserved) log_scores(*this, step);
     [[maybe_unused]] std::uint32_t next_probs[kScores / 2];
     bool again;
+    const auto exponentiate = [&](auto&& exponents) {
+      if constexpr (kKept) {
+        rows.template exponentiate_into_by<kType>(next_probs, scores, exponents, tile_sum);
+      } else {
+        rows.exponentiate_by(scores, exponents, tile_sum);
+      }
+    };
+    const auto exponentiate_scores = [&] { exponentiate(rows.of_score(args.exponent_scale)); };
+    /// @return whether the exponents are right, for all of a warp's scores
+    const auto exponentiate_first = [&] {
+      if constexpr (kByExponents) {
+        if (!raised) return modified_exponents<kModifying>(step, exponentiate);
+      }
+      exponentiate_scores();
+      return true;
+    };
     if constexpr (kKept) {
       release_k_at(k_stage);
-      rows.template exponentiate_into<kType>(next_probs, scores, args.exponent_scale, tile_sum);
-      again = __any_sync(0xFFFFFFFFu, !rows.maxima_suffice(tile_sum)) && !raised;
+      const bool right = exponentiate_first();
+      again = __any_sync(0xFFFFFFFFu, !right || !rows.maxima_suffice(tile_sum)) && !raised;
       if (again) {
+        if constexpr (kByExponents) modify_tile<kCaps>(step);
         rows.raise_to(scores, args.exponent_scale);
-        rows.template exponentiate_into<kType>(next_probs, scores, args.exponent_scale, tile_sum);
+        exponentiate_scores();
       }
     } else {
-      rows.exponentiate(scores, args.exponent_scale, tile_sum);
+      exponentiate_first();
       // A WGMMA is for the whole warpgroup to do again. (The vote tells the compiler that a warp agrees.)
       again = __any_sync(0xFFFFFFFFu, sm90::any_at_named(kFirstVote + group, 128,
                                                          !raised && !rows.maxima_suffice(tile_sum)));
@@ -247,7 +309,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
         multiply_scores(k_stage);
         sm90::wait_for_wgmma<0>();
         release_k_at(k_stage);
-        modify_tile(step);
+        if constexpr (kModifying != Flash3Modifying::nowhere) modify_tile<kCaps>(step);
         rows.raise_to(scores, args.exponent_scale);
         rows.exponentiate(scores, args.exponent_scale, tile_sum);
       }
@@ -267,6 +329,30 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
     if constexpr (kObserved) log_softmax<kType>(*this, step);
   }
 
+  template <Flash3Modifying kModifying>
+  __device__ __forceinline__ void compute_steps() {
+    for (int step = own_begin + 1; step < own_end; ++step) {
+      if (group == 0 && thread == 0) note_step(args.clock, step, item.index());
+      compute_step<kModifying>(step);
+    }
+  }
+  /// A loop for each way of modifying scores, so that what a problem has not costs it nothing.
+  __device__ __forceinline__ void compute_steps() {
+    using enum Flash3Modifying;
+    if constexpr (!kMods) {
+      compute_steps<nowhere>();
+    } else if constexpr (kObserved) {
+      compute_steps<before>();
+    } else {
+      large = false;
+      if constexpr (kShape.caps) {
+        if (args.mods.softcap > 0.0f) return compute_steps<capped>();
+      }
+      if (args.mods.slopes || args.mods.sign < 0.0f) return compute_steps<linear>();
+      compute_steps<nowhere>();
+    }
+  }
+
   __device__ __forceinline__ void run() {
     if (group == kShape.consumers() - 1) pass_ping_pong();
     // load is the producer's part
@@ -275,10 +361,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
     while (more) {
       v_ready = false;
       // compute
-      for (int step = own_begin + 1; step < own_end; ++step) {
-        if (group == 0 && thread == 0) note_step(args.clock, step, item.index());
-        compute_step(step);
-      }
+      compute_steps();
       release_q();
 
       // finish: normalise once, store by warp. With a second Q, beside the first scores of the next item.

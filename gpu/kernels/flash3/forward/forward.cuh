@@ -33,7 +33,7 @@ __device__ __forceinline__ void init_q_and_k(Shared shared, int consumers) {
 /// Flash3ForwardLayout.
 template <sm90::WgmmaType kType, typename Choice, bool kObserved>
 __global__ __launch_bounds__(Choice::shape.threads(), 1) void flash3_forward(
-    const __grid_constant__ Flash3ArgumentsOf<Choice::shape.mods> args) {
+    const __grid_constant__ Flash3ArgumentsOf<Choice::shape.mods, Choice::shape.paged> args) {
   constexpr Flash3ForwardShape kShape = Choice::shape;
   constexpr Flash3ForwardLayout kLayout(kShape);
   static_assert(kLayout.end <= kSm90SharedBytes, "the tile does not fit shared memory");
@@ -59,7 +59,8 @@ __global__ __launch_bounds__(Choice::shape.threads(), 1) void flash3_forward(
 
   if (warpgroup == 0) {
     sm90::give_up_registers<kShape.producer_registers()>();
-    if (threadIdx.x == 0) detail::produce<kShape>(args, shared, items);
+    constexpr unsigned kLoading = kShape.paged ? 32 : 1;
+    if (threadIdx.x < kLoading) detail::produce<kShape>(args, shared, items);
     if (threadIdx.x == 127) watchdog.watch(kShape.threads() - 128);
   } else {
     sm90::take_registers<kShape.consumer_registers()>();

@@ -9,8 +9,8 @@
 namespace tilescope::gpu {
 
 template <sm90::WgmmaType kType, typename Choice, bool kObserved>
-void launch_flash3_forward(const Flash3ArgumentsOf<Choice::shape.mods>& arguments, int sms,
-                           cudaStream_t stream) {
+void launch_flash3_forward(const Flash3ArgumentsOf<Choice::shape.mods, Choice::shape.paged>& arguments,
+                           int sms, cudaStream_t stream) {
   launch_ctas(flash3_forward<kType, Choice, kObserved>, PassName::forward,
               persistent_ctas(arguments.grid.size(), sms),
               {Choice::shape.threads(), Flash3ForwardLayout(Choice::shape).end}, stream, arguments);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "common/errors.hpp"
 #include "gpu/kernels/flash3/forward/arguments.cuh"
@@ -65,7 +66,8 @@ inline KernelArguments flash3_packed_heads(KernelArguments arguments) {
     DeviceTensor& tensor = arguments.tensors[static_cast<std::size_t>(name)];
     if (tensor.data && tensor.head_stride != arguments.band.seqlen_q * tensor.row_stride) {
       throw BadInput("pack-gqa", "on",
-                     "must be off where tensors are laid out (batch, rows, heads, head_dim)");
+                     "must be off where tensors are laid out (batch, rows, "
+                     "heads, head_dim)");
     }
     tensor.head_stride *= group;
   }
@@ -105,16 +107,34 @@ inline Flash3ScoreMods flash3_score_mods(const KernelArguments& args) {
   return mods;
 }
 
+/// What finds keys and values in pages. Where keys end inside a page, nothing is read behind them: it may be
+/// anybody's.
+template <Flash3ForwardShape kShape>
+void add_flash3_pages(Flash3PagedArguments& out, sm90::MapElement element, const KernelArguments& args,
+                      const AttentionProblem& problem) {
+  out.pages = args.kv_pages;
+  const auto page = static_cast<int>(problem.page_size);
+  const int last = args.band.seqlen_k % page == 0 ? page : args.band.seqlen_k % page;
+  constexpr int kAnyPage = std::numeric_limits<int>::max();  // outside are only negative ones
+  const auto map = [&](TensorName name, int rows) {
+    return sm90::encode_tensor_map(flash3_map(element, args[name], kAnyPage, args.heads_kv, rows,
+                                              args.head_dim, std::min(page, kShape.tile.block_n)),
+                                   args[name].data);
+  };
+  out.k = map(TensorName::k, page), out.k_end = map(TensorName::k, last);
+  out.v = map(TensorName::v, page), out.v_end = map(TensorName::v, last);
+}
+
 template <sm90::WgmmaType kType, Flash3ForwardShape kShape>
-Flash3ArgumentsOf<kShape.mods> flash3_forward_arguments(const TileProgram& program,
-                                                        const KernelArguments& of_heads) {
+Flash3ArgumentsOf<kShape.mods, kShape.paged> flash3_forward_arguments(const TileProgram& program,
+                                                                      const KernelArguments& of_heads) {
   const int heads_together = program.interleaved_heads();
   const KernelArguments args = heads_together > 1 ? flash3_interleaved_heads(of_heads)
                                : program.pack_gqa ? flash3_packed_heads(of_heads)
                                                   : of_heads;
   constexpr auto kElement = kType == sm90::WgmmaType::fp16 ? sm90::MapElement::fp16 : sm90::MapElement::bf16;
   const int out_cols = static_cast<int>(program.problem.value_dim());
-  Flash3ArgumentsOf<kShape.mods> out{};
+  Flash3ArgumentsOf<kShape.mods, kShape.paged> out{};
   static_cast<Flash3ForwardArguments&>(out) = flash3_common_arguments(args, out_cols, program.splits);
   if constexpr (kShape.mods) out.mods = flash3_score_mods(args);
   out.head_bits = std::countr_zero(static_cast<unsigned>(heads_together));
@@ -127,8 +147,12 @@ Flash3ArgumentsOf<kShape.mods> flash3_forward_arguments(const TileProgram& progr
   const int q_heads = args.heads * heads_together, q_rows = 64 / heads_together;
   const int out_rows = std::min(16, q_rows);
   out.q = map(TensorName::q, q_heads, args.band.seqlen_q, args.head_dim, q_rows, heads_together);
-  out.k = map(TensorName::k, args.heads_kv, args.band.seqlen_k, args.head_dim, kShape.tile.block_n);
-  out.v = map(TensorName::v, args.heads_kv, args.band.seqlen_k, out_cols, kShape.tile.block_n);
+  if constexpr (kShape.paged) {
+    add_flash3_pages<kShape>(out, kElement, args, program.problem);
+  } else {
+    out.k = map(TensorName::k, args.heads_kv, args.band.seqlen_k, args.head_dim, kShape.tile.block_n);
+    out.v = map(TensorName::v, args.heads_kv, args.band.seqlen_k, out_cols, kShape.tile.block_n);
+  }
   out.out = map(TensorName::out, q_heads, args.band.seqlen_q, out_cols, out_rows, 16 / out_rows);
   return out;
 }
@@ -136,7 +160,7 @@ Flash3ArgumentsOf<kShape.mods> flash3_forward_arguments(const TileProgram& progr
 /// Enqueues the pass on `sms` multiprocessors. Compiled once for each type and Flash3ForwardChoice, and to be
 /// observed, for sm_90a.
 template <sm90::WgmmaType kType, typename Choice, bool kObserved = false>
-void launch_flash3_forward(const Flash3ArgumentsOf<Choice::shape.mods>& arguments, int sms,
-                           cudaStream_t stream);
+void launch_flash3_forward(const Flash3ArgumentsOf<Choice::shape.mods, Choice::shape.paged>& arguments,
+                           int sms, cudaStream_t stream);
 
 }  // namespace tilescope::gpu

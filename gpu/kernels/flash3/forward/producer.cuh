@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loading side of flash3's forward pass: one thread that asks the copy engine for tile after tile.
+// The loading side of flash3's forward pass: one thread that asks the copy engine for tile after tile; of
+// keys and values in pages, one warp.
 #pragma once
 
 #include "gpu/kernels/flash3/forward/arguments.cuh"
 #include "gpu/kernels/flash3/forward/modifiers.cuh"
+#include "gpu/kernels/flash3/forward/pages.cuh"
 #include "gpu/kernels/flash3/forward/tables.cuh"
 #include "gpu/primitives/sm90/fragments.hpp"
 #include "gpu/primitives/sm90/tma.cuh"
 
 namespace tilescope::gpu::detail {
 
-/// The thread that loads. Order of a tile: K, Q, K, V, K, V ... V, as the consumers ask for them.
+/// The thread that loads; of pages, the warp, whose lanes ask for boxes and of which the first does the rest.
+/// Order of a tile: K, Q, K, V, K, V ... V, as the consumers ask for them.
 /// @tparam Shared  Flash3Shared, or that of the pass on bytes
 /// @return its side of V, where the tile that would follow goes
 template <auto kShape, typename Shared, typename Arguments>
@@ -25,6 +28,7 @@ __device__ __forceinline__ auto produce(const Arguments& args, Shared shared, Fl
                      panel * tile.panel_cols(), row, head, batch, hint);
     }
   };
+  const bool first_lane = !kShape.paged || threadIdx.x == 0;
   auto q = shared.q();
   auto k = shared.k();
   auto v = shared.v();
@@ -33,6 +37,7 @@ __device__ __forceinline__ auto produce(const Arguments& args, Shared shared, Fl
     for (int group = 0; group < kShape.row_groups(); ++group) {
       const auto of_group = q.of_ring(group);
       of_group.wait_empty("a free Q buffer");
+      if (!first_lane) continue;
       items[of_group.index()] = item;
       if constexpr (kShape.tables) store_word(shared.visit_count(of_group.index()), tiles);
       if constexpr (kShape.mods) {
@@ -52,7 +57,9 @@ __device__ __forceinline__ auto produce(const Arguments& args, Shared shared, Fl
   volatile Flash3Item& ahead = items[kShape.q_buffers()];
   unsigned flipped = 0;
   [[maybe_unused]] Flash3TableTiles found;  // of the item ahead, and then of the item
+  [[maybe_unused]] Flash3PagesAhead<kShape> pages{static_cast<int>(threadIdx.x)};
   const auto look_ahead = [&](int index) {
+    if (!first_lane) return;
     if (index < static_cast<int>(args.grid.size())) {
       const WorkItem work = args.grid.item(index);
       int head = work.head, split = 0;
@@ -72,7 +79,9 @@ __device__ __forceinline__ auto produce(const Arguments& args, Shared shared, Fl
   };
   look_ahead(static_cast<int>(blockIdx.x));
   for (;;) {
+    if constexpr (kShape.paged) __syncwarp();
     const Flash3Item item{ahead.part, ahead.head, ahead.block, ahead.place};
+    if constexpr (kShape.paged) __syncwarp();
     if (item.block < 0) break;
     const TileRange range = [&] {
       if constexpr (kShape.tables) return found.range();
@@ -86,14 +95,29 @@ __device__ __forceinline__ auto produce(const Arguments& args, Shared shared, Fl
     const auto load_k = [&](int step) {
       k.wait_empty("a free K buffer");
       if constexpr (kShape.tables) found.take_next(args, step, shared.visit(k.stage()));
-      load_tile(k.buffer(), args.k, k.full(), kKTile, first_key(step), kv_head, batch, CacheHint::evict_last);
+      if constexpr (kShape.paged) {
+        pages.take_next(step);
+        if (step + 1 < range.count()) pages.ask(args, batch, first_key(step + 1));
+        pages.load(args, args.k, args.k_end, k.buffer(), k.full(), step, first_key(step), kv_head);
+      } else {
+        load_tile(k.buffer(), args.k, k.full(), kKTile, first_key(step), kv_head, batch,
+                  CacheHint::evict_last);
+      }
       k.advance();
     };
     const auto load_v = [&](int step) {
       v.wait_empty("a free V buffer");
-      load_tile(v.buffer(), args.v, v.full(), kVTile, first_key(step), kv_head, batch, CacheHint::evict_last);
+      if constexpr (kShape.paged) {
+        pages.load(args, args.v, args.v_end, v.buffer(), v.full(), step, first_key(step), kv_head);
+      } else {
+        load_tile(v.buffer(), args.v, v.full(), kVTile, first_key(step), kv_head, batch,
+                  CacheHint::evict_last);
+      }
       v.advance();
     };
+    if constexpr (kShape.paged) {
+      if (!range.empty()) pages.ask(args, batch, first_key(0));
+    }
     if (!range.empty()) load_k(0);
     if constexpr (kShape.mods) {
       load_head_numbers(args.mods, item.head, !range.empty(), shared.head_numbers(kShape.q_buffers()));
@@ -102,17 +126,18 @@ __device__ __forceinline__ auto produce(const Arguments& args, Shared shared, Fl
     // Who ends first takes the next item: asked near the end, but so early that the answer is there in time.
     constexpr int kTilesBefore = 2;
     const int asks = range.count() - kTilesBefore;
-    int taken = asks <= 2 ? atomicAdd(&args.counter->taken, 1) : 0;
+    const auto take = [&] { return first_lane ? atomicAdd(&args.counter->taken, 1) : 0; };
+    int taken = asks <= 2 ? take() : 0;
     if (range.count() > 1) load_k(1);
     if (!range.empty()) load_v(0);
     for (int step = 2; step < range.count(); ++step) {
-      if (step == asks && asks > 2) taken = atomicAdd(&args.counter->taken, 1);
+      if (step == asks && asks > 2) taken = take();
       load_k(step);
       load_v(step - 1);
     }
     if (range.count() > 1) load_v(range.count() - 1);
     // Each item asks once: nobody does any more.
-    if (taken == static_cast<int>(args.grid.size()) - 1) args.counter->taken = 0;
+    if (first_lane && taken == static_cast<int>(args.grid.size()) - 1) args.counter->taken = 0;
     const int next = static_cast<int>(gridDim.x) + taken;
     look_ahead(next);
   }

@@ -50,6 +50,7 @@ struct Flash3ForwardShape {
   bool tables = false;       // kv tiles are found in tables (VisitTables), which serve every mask
   bool mods = false;         // scores are modified, each modifier where the problem has it (ScoreMods), ...
   bool caps = false;         // ... a soft cap, too
+  bool paged = false;        // keys and values lie in pages (KvPageTable)
 
   constexpr int v_stages() const { return kv_stages; }
   constexpr int row_groups() const { return tile.block_m / 64; }
@@ -70,7 +71,7 @@ struct Flash3ForwardShape {
   constexpr int warps() const { return 4 * consumers(); }
   constexpr int q_buffers() const { return q_stages * row_groups(); }
   /// Whether packed heads may be interleaved.
-  constexpr bool interleaves() const { return !tables && !mods && value_dim == 0; }
+  constexpr bool interleaves() const { return !tables && !mods && !paged && value_dim == 0; }
   constexpr bool operator==(const Flash3ForwardShape&) const = default;
 };
 
@@ -230,6 +231,21 @@ static_assert(Flash3ForwardLayout(flash3_mods_shape(64)).end <= kSm90SharedBytes
 static_assert(Flash3ForwardLayout(flash3_mods_shape(128)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_mods_shape(256)).end <= kSm90SharedBytes);
 
+/// Keys and values in pages: the whole tiles of head dimensions 64, 128 and 256, whose keys are a power of
+/// two, as those of a page are. A box has the keys of a tile that lie in one page.
+constexpr Flash3ForwardShape flash3_paged_shape(int head_dim) {
+  Flash3ForwardShape shape = flash3_forward_shape(head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256);
+  shape.paged = true;
+  return shape;
+}
+template <int kHeadDim>
+struct Flash3PagedChoice {
+  static constexpr Flash3ForwardShape shape = flash3_paged_shape(kHeadDim);
+};
+static_assert(Flash3ForwardLayout(flash3_paged_shape(64)).end <= kSm90SharedBytes);
+static_assert(Flash3ForwardLayout(flash3_paged_shape(128)).end <= kSm90SharedBytes);
+static_assert(Flash3ForwardLayout(flash3_paged_shape(256)).end <= kSm90SharedBytes);
+
 /// Whether the forward pass of a problem finds its tiles in tables: under masks beside a band.
 inline bool flash3_has_tables(const AttentionProblem& problem) {
   return problem.mask.any() || (problem.score_mods.softcap > 0 && problem.head_dim <= kFlash3NoCapHeadDim);
@@ -255,6 +271,7 @@ inline Flash3ForwardShape flash3_forward_shape(const AttentionProblem& problem,
                                                Flash3Height height = Flash3Height::whole) {
   if (flash3_has_tables(problem)) return flash3_table_shape(problem.head_dim <= 64 ? 64 : 128);
   if (flash3_has_mods(problem)) return flash3_mods_shape(static_cast<int>(problem.head_dim));
+  if (problem.page_size > 0) return flash3_paged_shape(static_cast<int>(problem.head_dim));
   if (flash3_has_values_shape(problem)) return flash3_values_shape();
   return flash3_forward_shape(static_cast<int>(problem.head_dim), height);
 }

@@ -47,15 +47,28 @@ struct Flash3ScaledRows {
     sum[0] = sum[1] = lane % 4 == 0 ? 1.0f : 0.0f;
   }
 
+  /// Exponents of scores.
+  __device__ __forceinline__ auto of_score(float exponent_scale) const {
+    return [this, exponent_scale](int i, float score) {
+      return score_exponent(score, exponent_scale, shift[i / 2 % 2]);
+    };
+  }
+
   /// Turns the scores into un-normalised probabilities, relative to the maxima as they are; `tile_sum` takes
   /// their sums.
   template <int kScores>
   __device__ __forceinline__ void exponentiate(float (&scores)[kScores], float exponent_scale,
                                                float (&tile_sum)[2]) const {
+    exponentiate_by(scores, of_score(exponent_scale), tile_sum);
+  }
+  /// The same of other exponents. @param exponent  (int i, float score)
+  template <int kScores, typename Exponent>
+  __device__ __forceinline__ void exponentiate_by(float (&scores)[kScores], Exponent&& exponent,
+                                                  float (&tile_sum)[2]) const {
     float chains[4] = {};
 #pragma unroll
     for (int i = 0; i < kScores; ++i) {
-      scores[i] = exp2_approx(score_exponent(scores[i], exponent_scale, shift[i / 2 % 2]));
+      scores[i] = exp2_approx(exponent(i, scores[i]));
       chains[i % 4] += scores[i];
     }
     tile_sum[0] = chains[0] + chains[1];
@@ -66,12 +79,18 @@ struct Flash3ScaledRows {
   __device__ __forceinline__ void exponentiate_into(std::uint32_t (&probs)[kScores / 2],
                                                     const float (&scores)[kScores], float exponent_scale,
                                                     float (&tile_sum)[2]) const {
+    exponentiate_into_by<kType>(probs, scores, of_score(exponent_scale), tile_sum);
+  }
+  template <sm90::WgmmaType kType, int kScores, typename Exponent>
+  __device__ __forceinline__ void exponentiate_into_by(std::uint32_t (&probs)[kScores / 2],
+                                                       const float (&scores)[kScores], Exponent&& exponent,
+                                                       float (&tile_sum)[2]) const {
     float chains[2][2] = {};
 #pragma unroll
     for (int i = 0; i < kScores; i += 2) {
       const int half = i / 2 % 2;
-      const float low = exp2_approx(score_exponent(scores[i], exponent_scale, shift[half]));
-      const float high = exp2_approx(score_exponent(scores[i + 1], exponent_scale, shift[half]));
+      const float low = exp2_approx(exponent(i, scores[i]));
+      const float high = exp2_approx(exponent(i + 1, scores[i + 1]));
       chains[half][0] += low;
       chains[half][1] += high;
       probs[i / 2] = sm90::pack_pair<kType>(low, high);

@@ -21,7 +21,7 @@ struct Flash3ForwardWalk {
   static_assert(!kMods || !kSplits);
   static_assert(!kTables || kMods, "modifiers give scores their sign");
 
-  const Flash3ArgumentsOf<kShape.mods>& args;
+  const Flash3ArgumentsOf<kShape.mods, kShape.paged>& args;
   Flash3Shared<kShape> shared;
   const Flash3Item* items;
   int group, thread;  // of the warpgroup

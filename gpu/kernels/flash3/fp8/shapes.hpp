@@ -30,7 +30,7 @@ struct Flash3Fp8Shape {
   bool ping_pong = false;  // one warpgroup multiplies while the other is at its softmax
   Fp8Sums sums = Fp8Sums::two_level;
 
-  static constexpr bool tables = false, mods = false;
+  static constexpr bool tables = false, mods = false, paged = false;
   static constexpr bool interleaves() { return false; }
   static constexpr int transposing_warps() { return 3; }
   constexpr int v_stages() const { return raw_stages; }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "cpu_ref/schedule/kv_pages.hpp"
 #include "gpu/kernels/decode/decode.hpp"
 #include "gpu/kernels/elementwise/elementwise.hpp"
 #include "gpu/kernels/flash3/backward/launch.cuh"
@@ -171,6 +172,45 @@ void check_mods() {
   }
 }
 
+/// Keys in pages smaller than a tile and larger, that end inside a page and at its end, with several items a
+/// CTA: whatever the order of the pages, the bits are those of the instance whose keys lie in rows.
+template <sm90::WgmmaType kType, int kHeadDim>
+void check_pages() {
+  using Paged = Flash3PagedChoice<kHeadDim>;
+  using Rows = Flash3ForwardChoice<kHeadDim>;
+  constexpr int kBackward = flash3_backward_shape(kHeadDim).head_dim;
+  const Kernel rows = row_of<launch<kType, Rows, Flash3BackwardChoice<kBackward>>>();
+  const Kernel paged = row_of<launch<kType, Paged, Flash3BackwardChoice<kBackward>>>();
+  const Case cases[] = {{.heads_kv = 2, .seqlen_q = 300, .seqlen_k = 450, .right = 0, .scale = 0.125},
+                        {.seqlen_q = 200, .seqlen_k = 512, .scale = -0.1, .less = 24},
+                        {.heads = 4, .seqlen_q = 70, .seqlen_k = 333, .left = 90, .right = 20}};
+  for (const Case& c : cases) {
+    AttentionProblem problem = problem_of<kType, Rows>(c);
+    problem.batch = 2;
+    ProgramOptions options;
+    options.set_tile(Direction::forward, Rows::shape.tile);
+    options.scan = c.left > 0 ? Scan::ascending : Scan::descending;
+    options.work_counter = true;
+    TensorSet in_rows = testing::with_inputs(problem);
+    rows.run(options, Direction::forward, in_rows, nullptr);
+    for (const std::int64_t page_size : {8, 16, 64, 512}) {
+      problem.page_size = page_size;
+      CAPTURE(describe(problem));
+      CHECK(Flash3::default_options(problem)[PassName::forward].tile == Paged::shape.tile);
+      TensorSet in_pages = testing::with_inputs(problem);
+      for (const std::uint64_t order : {98, 99}) {
+        AttentionProblem other = problem;
+        other.seed = order;
+        in_pages.lay_out_in_pages(draw_kv_pages(other));
+        paged.run(options, Direction::forward, in_pages, nullptr);
+        for (const TensorName name : {TensorName::out, TensorName::lse})
+          CHECK(testing::same_bits(in_pages[name], in_rows[name]));
+      }
+      judge_on_device(paged, problem, options, Direction::forward, false);
+    }
+  }
+}
+
 template <typename Choice>
 void check_backward(const Case& c, DqStart start, int query_splits = 1) {
   constexpr auto kType = sm90::WgmmaType::bf16;
@@ -306,6 +346,11 @@ TEST_CASE("flash3 forward: score modifiers") {
   check_mods<sm90::WgmmaType::bf16, Flash3ModsChoice<64>, false>();
   check_mods<sm90::WgmmaType::fp16, Flash3ModsChoice<128>, true>();
   check_mods<sm90::WgmmaType::bf16, Flash3ModsChoice<256>, true>();
+}
+TEST_CASE("flash3 forward: keys and values in pages") {
+  check_pages<sm90::WgmmaType::bf16, 64>();
+  check_pages<sm90::WgmmaType::fp16, 128>();
+  check_pages<sm90::WgmmaType::bf16, 256>();
 }
 TEST_CASE("flash3 backward: head_dim 64") { check_both_orders<64>(); }
 TEST_CASE("flash3 backward: persistent CTAs") {
