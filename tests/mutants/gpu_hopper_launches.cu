@@ -126,6 +126,9 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
   if (flash3_has_mods(program.problem)) {
     return launch_forward<Flash3ModsChoice<64>>(program, arguments, stream);
   }
+  if (program.problem.page_size > 0) {
+    return launch_forward<Flash3PagedChoice<64>>(program, arguments, stream);
+  }
   if (flash3_has_values_shape(program.problem)) return launch_values(program, arguments, stream);
   const std::int64_t head_dim = program.problem.head_dim;
   (head_dim <= 64    ? tilescope::launch<64>

@@ -248,7 +248,7 @@ std::vector<Case> prepare_cases() {
                InputKind::normal, BackwardOrder::split, cases);
     }
     if (kernel.can.forward.has(Feature::paged_keys)) {
-      AttentionProblem in_pages = padded(causal);
+      AttentionProblem in_pages = kernel.can.forward.has(Feature::key_padding) ? padded(causal) : causal;
       in_pages.page_size = 16;
       add_case(kernel, Direction::forward, in_pages, InputKind::normal, std::nullopt, cases);
     }
