@@ -43,7 +43,6 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
   float out[kOutputs];
   Flash3Rows rows;
   bool v_ready = false;
-  bool large = false;  // a score of the item was too large for the polynomial of a soft cap
 
   __device__ __forceinline__ Flash3ForwardConsumer(const Flash3ArgumentsOf<kShape.mods, kShape.paged>& args,
                                                    Flash3Shared<kShape> shared, const Flash3Item* items,
@@ -97,42 +96,27 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
   }
 
   /// Scores of a step become modified ones, with the sign of the scale.
-  template <bool kCaps = kShape.caps>
   __device__ __forceinline__ void modify_tile(int step) {
     if constexpr (kMods) {
-      modify_scores<kShape, kCaps>(scores, args, shared.head_numbers(q.index()), first_query(item),
-                                   n_block(step) * kBlockN, thread);
+      modify_scores<kShape>(scores, args, shared.head_numbers(q.index()), first_query(item),
+                            n_block(step) * kBlockN, thread);
     }
   }
   /// Keys that a step's first row's diagonal lies before its first key, and whether those behind the diagonal
-  /// are masked: of add_alibi().
+  /// are masked: of alibi_direction().
   __device__ __forceinline__ int keys_behind(int step) const {
     return n_block(step) * kBlockN - first_query(item) - args.band.offset();
   }
   __device__ __forceinline__ bool all_before() const { return !kTables && args.band.right <= 0; }
-  /// Hands the exponents of a step's modified scores to `exponentiate`.
-  /// @return whether they are right for all of a warp's scores
-  template <Flash3Modifying kModifying, typename Exponentiate>
-  __device__ __forceinline__ bool modified_exponents(int step, Exponentiate&& exponentiate) {
-    if constexpr (kModifying == Flash3Modifying::capped) {
-      float most[4] = {};
-      exponentiate(capped_exponents(rows, args.exponent_scale, args.mods, most));
-      large = __any_sync(0xFFFFFFFFu,
-                         fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3])) > args.mods.most_by_terms);
-      return !large;
-    } else {
-      const int behind = keys_behind(step);
-      const float slope =
-          args.mods.slopes ? slope_of(shared.head_numbers(q.index())) * args.mods.per_scale : 0.0f;
-      const float step_of_key = alibi_direction<kBlockN>(behind, all_before()) * slope * args.exponent_scale;
-      exponentiate(alibi_exponents(rows, args.mods.sign * args.exponent_scale, step_of_key, behind, thread));
-      return true;
-    }
+  __device__ __forceinline__ auto modified_exponents(int step) const {
+    const int behind = keys_behind(step);
+    const float slope =
+        args.mods.slopes ? slope_of(shared.head_numbers(q.index())) * args.mods.per_scale : 0.0f;
+    const float step_of_key = alibi_direction<kBlockN>(behind, all_before()) * slope * args.exponent_scale;
+    return alibi_exponents(rows, args.mods.sign * args.exponent_scale, step_of_key, behind, thread);
   }
-  /// Whether those may serve a step that no mask cuts.
-  template <Flash3Modifying kModifying>
+  /// Whether those serve a step that no mask cuts.
   __device__ __forceinline__ bool may_modify_exponents(int step) const {
-    if constexpr (kModifying == Flash3Modifying::capped) return !large && !args.mods.slopes;
     return !args.mods.slopes || alibi_direction<kBlockN>(keys_behind(step), all_before()) != 0.0f;
   }
 
@@ -230,10 +214,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
   /// runs beside the latter.
   template <Flash3Modifying kModifying>
   __device__ __forceinline__ void compute_step(int step) {
-    // Modified where exponents are taken.
-    constexpr bool kByExponents =
-        kModifying == Flash3Modifying::linear || kModifying == Flash3Modifying::capped;
-    constexpr bool kCaps = kShape.caps && kModifying != Flash3Modifying::linear;
+    constexpr bool kByExponents = kModifying == Flash3Modifying::exponents;
     if (!v_ready) v.wait_full("V");
     await_ping_pong();
     sm90::fence_wgmma();
@@ -248,13 +229,13 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
     const bool k_ready = step + 1 == own_end || k.is_full(k.place);
     v_ready = v.is_full(next_v);
     sm90::wait_for_wgmma<kShape.overlaps ? 1 : 0>();
-    if constexpr (kModifying == Flash3Modifying::before) modify_tile(step);
+    if constexpr (kModifying == Flash3Modifying::registers) modify_tile(step);
     float tile_sum[2];
     const bool masked = needs_mask(step);  // rare, and where rows see their first keys
     bool in_registers = masked;            // is what the softmax takes, whatever modifies it
     if constexpr (kByExponents) {
-      in_registers = masked || !may_modify_exponents<kModifying>(step);
-      if (in_registers) modify_tile<kCaps>(step);
+      in_registers = masked || !may_modify_exponents(step);
+      if (in_registers) modify_tile(step);
     }
     bool raised = false;  // a maximum: what was summed before takes factors
     if (in_registers) {
@@ -273,20 +254,18 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
       }
     };
     const auto exponentiate_scores = [&] { exponentiate(rows.of_score(args.exponent_scale)); };
-    /// @return whether the exponents are right, for all of a warp's scores
     const auto exponentiate_first = [&] {
       if constexpr (kByExponents) {
-        if (!raised) return modified_exponents<kModifying>(step, exponentiate);
+        if (!raised) return exponentiate(modified_exponents(step));
       }
       exponentiate_scores();
-      return true;
     };
     if constexpr (kKept) {
       release_k_at(k_stage);
-      const bool right = exponentiate_first();
-      again = __any_sync(0xFFFFFFFFu, !right || !rows.maxima_suffice(tile_sum)) && !raised;
+      exponentiate_first();
+      again = __any_sync(0xFFFFFFFFu, !rows.maxima_suffice(tile_sum)) && !raised;
       if (again) {
-        if constexpr (kByExponents) modify_tile<kCaps>(step);
+        if constexpr (kByExponents) modify_tile(step);
         rows.raise_to(scores, args.exponent_scale);
         exponentiate_scores();
       }
@@ -309,7 +288,7 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
         multiply_scores(k_stage);
         sm90::wait_for_wgmma<0>();
         release_k_at(k_stage);
-        if constexpr (kModifying != Flash3Modifying::nowhere) modify_tile<kCaps>(step);
+        if constexpr (kModifying != Flash3Modifying::nowhere) modify_tile(step);
         rows.raise_to(scores, args.exponent_scale);
         rows.exponentiate(scores, args.exponent_scale, tile_sum);
       }
@@ -342,13 +321,12 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
     if constexpr (!kMods) {
       compute_steps<nowhere>();
     } else if constexpr (kObserved) {
-      compute_steps<before>();
+      compute_steps<registers>();
     } else {
-      large = false;
       if constexpr (kShape.caps) {
-        if (args.mods.softcap > 0.0f) return compute_steps<capped>();
+        if (args.mods.softcap > 0.0f) return compute_steps<registers>();
       }
-      if (args.mods.slopes || args.mods.sign < 0.0f) return compute_steps<linear>();
+      if (args.mods.slopes || args.mods.sign < 0.0f) return compute_steps<exponents>();
       compute_steps<nowhere>();
     }
   }

@@ -4,9 +4,8 @@
 // serves all; no warp takes part of a branch. A learned sink is what rows begin with: begin_with_sink() of
 // softmax.cuh.
 //
-// A step's scores are modified where exponents are taken of them, in one block with these (modified
-// exponents); those that a mask cuts, that ask for higher maxima, or for which that does not do, in registers
-// before.
+// ALiBi is added where a step's exponents are taken, in one block with these; in registers, before, where a
+// mask cuts the step or its scores ask for higher maxima.
 #pragma once
 
 #include "gpu/kernels/flash3/forward/arguments.cuh"
@@ -70,20 +69,28 @@ __device__ __forceinline__ void cap_scores(float (&scores)[kScores], const Flash
   }
 }
 
-/// score - slope |distance|, of scores times `sign`.
-/// @param slope  in units of the scores
+/// Whether a tile lies on one side of the diagonal, and on which: of a key further on ALiBi is so much more.
+/// @return 0: on both sides
 /// @param behind  keys that the first row's diagonal lies before the first key, of the warpgroup's tile
 /// @param all_before  whether keys behind the diagonal are masked
+template <int kKeys>
+__device__ __forceinline__ float alibi_direction(int behind, bool all_before) {
+  if (all_before || behind + kKeys - 1 <= 0) return 1.0f;
+  return behind - (sm90::kWarpgroupRows - 1) >= 0 ? -1.0f : 0.0f;
+}
+
+/// score - slope |distance|, of scores times `sign`.
+/// @param slope  in units of the scores
+/// @param behind, all_before  of alibi_direction()
 template <int kScores>
 __device__ __forceinline__ void add_alibi(float (&scores)[kScores], float sign, float slope, int behind,
                                           bool all_before, int thread) {
-  constexpr int kRows = sm90::kWarpgroupRows, kKeys = 2 * kScores;
   const sm90::Entry first = sm90::accumulator_entry(computed_again(thread), 0);
   const float from = static_cast<float>(behind + first.col - first.row);
-  const bool before = all_before || behind + kKeys - 1 <= 0;
+  const float direction = alibi_direction<2 * kScores>(behind, all_before);
   // On one side of the diagonal the distance is linear.
-  if (before || behind - (kRows - 1) >= 0) {
-    const float step = before ? slope : -slope;
+  if (direction != 0.0f) {
+    const float step = direction * slope;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float of_row = step * (from - 8.0f * static_cast<float>(half));
@@ -108,20 +115,10 @@ __device__ __forceinline__ void add_alibi(float (&scores)[kScores], float sign, 
 
 /// Where an item's steps modify their scores.
 enum class Flash3Modifying : std::uint8_t {
-  nowhere,  // there is nothing to modify
-  before,   // in registers, always: observed instances log them
-  linear,   // ALiBi, or a negative scale, where exponents are taken
-  capped,   // a soft cap, where exponents are taken of scores that the polynomial serves
+  nowhere,    // there is nothing to modify
+  registers,  // under a soft cap; observed instances log them
+  exponents,  // ALiBi, or a negative scale: where exponents are taken
 };
-
-/// Whether a tile lies on one side of the diagonal, and on which: of a key further on ALiBi is so much more.
-/// @return 0: on both sides
-/// @param behind, all_before  of add_alibi()
-template <int kKeys>
-__device__ __forceinline__ float alibi_direction(int behind, bool all_before) {
-  if (all_before || behind + kKeys - 1 <= 0) return 1.0f;
-  return behind - (sm90::kWarpgroupRows - 1) >= 0 ? -1.0f : 0.0f;
-}
 
 /// Exponents of scores with ALiBi on one side of the diagonal: an addition more than without.
 /// @param step  of a key, in units of exponents
@@ -136,33 +133,16 @@ __device__ __forceinline__ auto alibi_exponents(const Flash3Rows& rows, float ex
   };
 }
 
-/// Exponents of capped scores by the polynomial, whose factors take the scale along. @param most  takes the
-/// largest product without its sign: what lies above most_by_terms has to be done again
-__device__ __forceinline__ auto capped_exponents(const Flash3Rows& rows, float exponent_scale,
-                                                 const Flash3ScoreMods& mods, float (&most)[4]) {
-  const float scale = exponent_scale;
-  const float terms[4] = {scale * mods.tanh_terms[0], scale * mods.tanh_terms[1], scale * mods.tanh_terms[2],
-                          scale * mods.tanh_terms[3]};
-  return [=, &most, &rows](int i, float score) {
-    const float square = score * score;
-    most[i % 4] = fmaxf(most[i % 4], fabsf(score));
-    float sum = fmaf(terms[3], square, terms[2]);
-    sum = fmaf(sum, square, terms[1]);
-    sum = fmaf(sum, square, terms[0]);
-    return fmaf(score, sum, rows.shift[i / 2 % 2]);
-  };
-}
-
 /// Products of Q and K become modified scores, in units of products and with the sign of the scale. The order
 /// is that of for_each_score_mod (score_mods.hpp). A mask of tables may show keys behind the diagonal that
 /// the band hides, as a prefix does.
 /// @param numbers  of the item's head; first_query, first_key  of the warpgroup's tile
-template <Flash3ForwardShape kShape, bool kCaps, int kScores>
+template <Flash3ForwardShape kShape, int kScores>
 __device__ __forceinline__ void modify_scores(float (&scores)[kScores], const Flash3ModifierArguments& args,
                                               sm90::SharedAddress numbers, int first_query, int first_key,
                                               int thread) {
   const Flash3ScoreMods& mods = args.mods;
-  if constexpr (kCaps) {
+  if constexpr (kShape.caps) {
     if (mods.softcap > 0.0f) cap_scores(scores, mods);
   }
   if (mods.slopes) {
