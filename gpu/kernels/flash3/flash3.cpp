@@ -136,9 +136,9 @@ std::vector<Boxes> Flash3::boxes(const TileProgram& program) {
   }
   if (program.name == PassName::forward) {
     const Flash3ForwardShape shape = forward_shape(program.problem, program.tile);
-    const auto rows_of_a_page = [&program](gpu::sm90::PanelTile tile) {
+    const auto rows_of_a_page = [&program, &shape](gpu::sm90::PanelTile tile) {
       const auto page = static_cast<int>(program.problem.page_size);
-      if (page > 0) tile.rows = std::min(tile.rows, page);
+      if (page > 0) tile.rows = std::min(shape.keys_a_loader(), page);
       return tile;
     };
     std::vector<Boxes> all{boxes(q, rows_of_a_head(shape.q_tile()), kEvictFirst),

@@ -64,8 +64,8 @@ struct Flash3ScoreMods {
 struct Flash3ModifierArguments : Flash3ForwardArguments {
   Flash3ScoreMods mods;
 };
-/// Keys and values in pages: the batch entries of `k` and `v` are pages, in boxes of the rows that a tile has
-/// in one.
+/// Keys and values in pages: the batch entries of `k` and `v` are pages, in boxes of the rows that half a
+/// tile has in one.
 struct Flash3PagedArguments : Flash3ForwardArguments {
   CUtensorMap k_end, v_end;  // of the page in which keys end: what is behind them is outside
   DeviceKvPages pages;

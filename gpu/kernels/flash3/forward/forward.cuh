@@ -19,12 +19,12 @@
 namespace tilescope::gpu {
 namespace detail {
 
-/// Loads make 1 arrival and their bytes; releases one a warp, those of Q one a thread.
+/// Loads make 1 arrival a warp that loads and their bytes; releases one a warp, those of Q one a thread.
 /// @param consumers  warpgroups that compute
 template <auto kShape, typename Shared>
 __device__ __forceinline__ void init_q_and_k(Shared shared, int consumers) {
   shared.q().init(1, sm90::kWarpgroupThreads * consumers / kShape.row_groups());
-  shared.k().init(1, 4 * consumers);
+  shared.k().init(kShape.paged ? kFlash3PageLoaders : 1, 4 * consumers);
 }
 
 }  // namespace detail
@@ -51,7 +51,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), 1) void flash3_forward(
     sm90::prefetch_map(args.v);
     sm90::prefetch_map(args.out);
     detail::init_q_and_k<kShape>(shared, kShape.consumers());
-    shared.v().init(1, 4 * kShape.consumers());
+    shared.v().init(kShape.paged ? kFlash3PageLoaders : 1, 4 * kShape.consumers());
     if constexpr (kShape.splits_keys) shared.part().init(sm90::kWarpgroupThreads, sm90::kWarpgroupThreads);
     sm90::fence_barrier_init();
   }
@@ -59,7 +59,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), 1) void flash3_forward(
 
   if (warpgroup == 0) {
     sm90::give_up_registers<kShape.producer_registers()>();
-    constexpr unsigned kLoading = kShape.paged ? 32 : 1;
+    constexpr unsigned kLoading = kShape.paged ? sm90::kWarpgroupThreads : 1;
     if (threadIdx.x < kLoading) detail::produce<kShape>(args, shared, items);
     if (threadIdx.x == 127) watchdog.watch(kShape.threads() - 128);
   } else {

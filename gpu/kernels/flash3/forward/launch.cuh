@@ -118,7 +118,7 @@ void add_flash3_pages(Flash3PagedArguments& out, sm90::MapElement element, const
   constexpr int kAnyPage = std::numeric_limits<int>::max();  // outside are only negative ones
   const auto map = [&](TensorName name, int rows) {
     return sm90::encode_tensor_map(flash3_map(element, args[name], kAnyPage, args.heads_kv, rows,
-                                              args.head_dim, std::min(page, kShape.tile.block_n)),
+                                              args.head_dim, std::min(page, kShape.keys_a_loader())),
                                    args[name].data);
   };
   out.k = map(TensorName::k, page), out.k_end = map(TensorName::k, last);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loading side of flash3's forward pass: one thread that asks the copy engine for tile after tile; of
-// keys and values in pages, one warp.
+// keys and values in pages, four warps.
 #pragma once
 
 #include "gpu/kernels/flash3/forward/arguments.cuh"
@@ -12,8 +12,9 @@
 
 namespace tilescope::gpu::detail {
 
-/// The thread that loads; of pages, the warp, whose lanes ask for boxes and of which the first does the rest.
-/// Order of a tile: K, Q, K, V, K, V ... V, as the consumers ask for them.
+/// The thread that loads; of pages, the warpgroup, whose lanes ask for boxes and of which the first thread
+/// does the rest. What is said of K there is of the warps that load it, and so of V. Order of a tile: K, Q,
+/// K, V, K, V ... V, as the consumers ask for them.
 /// @tparam Shared  Flash3Shared, or that of the pass on bytes
 /// @return its side of V, where the tile that would follow goes
 template <auto kShape, typename Shared, typename Arguments>
@@ -29,11 +30,15 @@ __device__ __forceinline__ auto produce(const Arguments& args, Shared shared, Fl
     }
   };
   const bool first_lane = !kShape.paged || threadIdx.x == 0;
+  [[maybe_unused]] Flash3PageLoadsOf<kShape> pages;
   auto q = shared.q();
   auto k = shared.k();
   auto v = shared.v();
   /// Hands an item, and its rows of Q if it has tiles to compute, to the warpgroups.
   const auto hand_over = [&](const Flash3Item& item, int tiles) {
+    if constexpr (kShape.paged) {
+      if (pages.warp > 0) return;
+    }
     for (int group = 0; group < kShape.row_groups(); ++group) {
       const auto of_group = q.of_ring(group);
       of_group.wait_empty("a free Q buffer");
@@ -57,7 +62,6 @@ __device__ __forceinline__ auto produce(const Arguments& args, Shared shared, Fl
   volatile Flash3Item& ahead = items[kShape.q_buffers()];
   unsigned flipped = 0;
   [[maybe_unused]] Flash3TableTiles found;  // of the item ahead, and then of the item
-  [[maybe_unused]] Flash3PagesAhead<kShape> pages{static_cast<int>(threadIdx.x)};
   const auto look_ahead = [&](int index) {
     if (!first_lane) return;
     if (index < static_cast<int>(args.grid.size())) {
@@ -79,9 +83,9 @@ __device__ __forceinline__ auto produce(const Arguments& args, Shared shared, Fl
   };
   look_ahead(static_cast<int>(blockIdx.x));
   for (;;) {
-    if constexpr (kShape.paged) __syncwarp();
+    if constexpr (kShape.paged) pages.meet();
     const Flash3Item item{ahead.part, ahead.head, ahead.block, ahead.place};
-    if constexpr (kShape.paged) __syncwarp();
+    if constexpr (kShape.paged) pages.meet();
     if (item.block < 0) break;
     const TileRange range = [&] {
       if constexpr (kShape.tables) return found.range();
@@ -92,28 +96,37 @@ __device__ __forceinline__ auto produce(const Arguments& args, Shared shared, Fl
       if constexpr (kShape.tables) return found.tile(step) * kShape.tile.block_n;
       return scan_tile(args.scan, range, item.wave_parity(), step) * kShape.tile.block_n;
     };
+    /// The next tile of a pipe, from pages. (Their type, being deduced, may be that of no pages.)
+    const auto load_paged = [&](auto& loads, auto& pipe, const CUtensorMap& of_page,
+                                const CUtensorMap& of_end, int step, const char* what) {
+      const int page = loads.next;
+      if (step + 1 < range.count()) loads.ask(args, batch, first_key(step + 1));
+      pipe.wait_empty(what);
+      loads.load(args, of_page, of_end, pipe.buffer(), pipe.full(), page, first_key(step), kv_head);
+      pipe.advance();
+    };
     const auto load_k = [&](int step) {
-      k.wait_empty("a free K buffer");
-      if constexpr (kShape.tables) found.take_next(args, step, shared.visit(k.stage()));
+      constexpr auto kWhat = "a free K buffer";
       if constexpr (kShape.paged) {
-        pages.take_next(step);
-        if (step + 1 < range.count()) pages.ask(args, batch, first_key(step + 1));
-        pages.load(args, args.k, args.k_end, k.buffer(), k.full(), step, first_key(step), kv_head);
+        if (pages.loads_k()) load_paged(pages, k, args.k, args.k_end, step, kWhat);
       } else {
+        k.wait_empty(kWhat);
+        if constexpr (kShape.tables) found.take_next(args, step, shared.visit(k.stage()));
         load_tile(k.buffer(), args.k, k.full(), kKTile, first_key(step), kv_head, batch,
                   CacheHint::evict_last);
+        k.advance();
       }
-      k.advance();
     };
     const auto load_v = [&](int step) {
-      v.wait_empty("a free V buffer");
+      constexpr auto kWhat = "a free V buffer";
       if constexpr (kShape.paged) {
-        pages.load(args, args.v, args.v_end, v.buffer(), v.full(), step, first_key(step), kv_head);
+        if (!pages.loads_k()) load_paged(pages, v, args.v, args.v_end, step, kWhat);
       } else {
+        v.wait_empty(kWhat);
         load_tile(v.buffer(), args.v, v.full(), kVTile, first_key(step), kv_head, batch,
                   CacheHint::evict_last);
+        v.advance();
       }
-      v.advance();
     };
     if constexpr (kShape.paged) {
       if (!range.empty()) pages.ask(args, batch, first_key(0));

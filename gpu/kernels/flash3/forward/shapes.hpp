@@ -34,6 +34,9 @@ enum class Flash3Height : std::uint8_t {
   low,    // 64, its keys shared by two warpgroups
 };
 
+/// Warps that load a tile of keys in pages, or of values.
+inline constexpr int kFlash3PageLoaders = 2;
+
 /// The forward pass: one warpgroup that loads, and one for each 64 rows of block_m that computes.
 struct Flash3ForwardShape {
   TileShape tile;
@@ -69,6 +72,8 @@ struct Flash3ForwardShape {
   constexpr gpu::sm90::PanelTile out_tile() const { return {16, values()}; }
   constexpr int values() const { return value_dim > 0 ? value_dim : head_dim; }
   constexpr int warps() const { return 4 * consumers(); }
+  /// Of a tile, those of a warp that loads.
+  constexpr int keys_a_loader() const { return paged ? tile.block_n / kFlash3PageLoaders : tile.block_n; }
   constexpr int q_buffers() const { return q_stages * row_groups(); }
   /// Whether packed heads may be interleaved.
   constexpr bool interleaves() const { return !tables && !mods && !paged && value_dim == 0; }
@@ -232,7 +237,7 @@ static_assert(Flash3ForwardLayout(flash3_mods_shape(128)).end <= kSm90SharedByte
 static_assert(Flash3ForwardLayout(flash3_mods_shape(256)).end <= kSm90SharedBytes);
 
 /// Keys and values in pages: the whole tiles of head dimensions 64, 128 and 256, whose keys are a power of
-/// two, as those of a page are. A box has the keys of a tile that lie in one page.
+/// two, as those of a page are. A box has the keys of half a tile that lie in one page.
 constexpr Flash3ForwardShape flash3_paged_shape(int head_dim) {
   Flash3ForwardShape shape = flash3_forward_shape(head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256);
   shape.paged = true;
