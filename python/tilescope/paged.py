@@ -84,11 +84,13 @@ def _checked(
             "must be left out where lengths differ: masks are aligned with the end of the longest sequence, not with each",
         )
     pages, heads_kv, page_size, _ = of_k
+    longest = max((1, *lengths))
+    padding = () if lengths == (longest,) * batch else lengths  # of one length there is none, which every kernel with pages knows
     try:
         problem = Problem(
-            batch=batch, heads=heads, heads_kv=heads_kv, seqlen_q=seqlen_q, seqlen_k=max((1, *lengths)), head_dim=head_dim,
+            batch=batch, heads=heads, heads_kv=heads_kv, seqlen_q=seqlen_q, seqlen_k=longest, head_dim=head_dim,
             head_dim_v=of_v[3], dtype=element_type_of(q.dtype), kv_dtype=element_type_of(k_pages.dtype), causal=causal, window=window, scale=scale,
-            key_lengths=lengths, page_size=page_size, **descales,
+            key_lengths=padding, page_size=page_size, **descales,
         )  # fmt: skip
     except BadInput as error:
         if error.field not in ("heads_kv", "page_size"):
@@ -142,7 +144,8 @@ def paged_attention(
     descale_k, descale_v : float, or array (B, Hkv)
         float8 pools: what the stored elements are multiplied by; default 1.
     kernel : str
-        ``cpu:flash2`` by default; ``gpu:decode`` reads pages too.
+        ``cpu:flash2`` by default. On a GPU ``gpu:decode``, ``gpu:flash2-mma`` and ``gpu:flash3`` read pages, the last on Hopper, in 16 bits, of sequences of one
+        length.
 
     Returns
     -------

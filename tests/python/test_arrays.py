@@ -253,9 +253,13 @@ def test_the_fastest_kernel_that_computes_a_problem_is_chosen(capability, proble
         ({"learned_sink": True, "window": (128, 0), "mask": "sink:4"}, "gpu:flash3"),
         ({"log_bias": 1.0}, "gpu:flash2-mma"),
         ({"mask": "prefix:9", "head_dim": 192}, "gpu:flash2-mma"),
+        ({"page_size": 16, "causal": True}, "gpu:flash3"),
+        ({"page_size": 256, "head_dim": 256}, "gpu:flash3"),
+        ({"page_size": 16, "key_lengths": [9]}, "gpu:flash2-mma"),
+        ({"page_size": 16, "seqlen_q": 1, "seqlen_k": 512}, "gpu:decode"),
     ],
 )
-def test_masks_and_modifiers_go_forward_to_the_fastest_that_has_them(problem, kernel):
+def test_masks_modifiers_and_pages_go_forward_to_the_fastest_that_has_them(problem, kernel):
     problem = ts.Problem(**{"seqlen_q": 512, "heads": 2, "head_dim": 64, "causal": "mask" in problem, **problem})
     assert _native.choose_kernel(problem._handle, "", None, "", 90, False).kernel == kernel
 

@@ -92,6 +92,7 @@ def attention(
     ``page_table[b]``: as `tilescope.paged_attention`, forward alone. The table is looked at on the host; an entry that
     names no page is refused before anything is launched. Autocast leaves pools as they are. Pools of float8_e4m3fn stand
     beside wider queries, and what they hold is multiplied by ``descale_k`` and ``descale_v``: numbers, or (B, Hkv).
+    On CUDA few queries go to gpu:decode; more, on Hopper, of sequences of one length in 16 bits, to gpu:flash3.
 
     ``mask`` and the score modifiers ``softcap``, ``alibi``, ``log_bias`` and ``learned_sink`` are those of
     `tilescope.attention`; slopes and sinks are tensors (H,), and a sink has a gradient. On CUDA the fastest kernel that
