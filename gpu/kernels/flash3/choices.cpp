@@ -89,7 +89,7 @@ double end_of_forward(const AttentionProblem& problem, const Flash3ForwardWay& w
       .num_heads = static_cast<int>(heads) * way.splits,
       .swizzled_heads = way.splits * ceil_div(flash3_forward_swizzle(problem, of.tile), heads_together),
       .order = problem.masked() ? TileOrder::head_swizzled : TileOrder::row_major,
-      .longest_is_last = true};
+      .last_block_first = true};
   const TileShape queries{of.tile.block_m / heads_together, of.tile.block_n};
   std::vector<double> costs;
   for (int block = 0; block < grid.num_blocks; ++block) {

@@ -81,9 +81,10 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
   options.interleaves_heads = flash3_interleaves_heads(problem);
   const Flash3BackwardWay backward = flash3_backward_way(problem);
   options.query_splits = backward.splits;
-  const Flash3BackwardWay ordered = flash3_ordered_way(problem);
+  const Flash3OrderedWay ordered = flash3_ordered_way(problem);
   options.ordered_query_splits = ordered.splits;
   options.ordered_swizzled_heads = ordered.swizzled_heads;
+  options.ordered_shortest_first = ordered.shortest_first;
   options.set_tile(Direction::backward, flash3_backward_shape(problem).tile);
   options.backward = BackwardOrder::fused;
   options.scan = Scan::descending;
