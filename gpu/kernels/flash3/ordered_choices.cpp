@@ -28,7 +28,9 @@ int busy_heads(const AttentionProblem& problem, int splits) {
 
 /// Those, or as many as the forward pass has; 0: one after the other.
 int ordered_swizzle(const AttentionProblem& problem, int splits) {
-  const int heads = busy_heads(problem, splits);
+  // Twice as many, so that a CTA waits for fewer others.
+  const int heads = static_cast<int>(
+      std::min<std::int64_t>(2 * busy_heads(problem, splits), problem.batch * problem.heads_kv));
   if (!problem.masked()) return heads > 1 ? heads : 0;
   return std::max(heads, flash3_forward_swizzle(problem, flash3_forward_shape(problem).tile));
 }
