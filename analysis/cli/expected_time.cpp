@@ -26,16 +26,12 @@ AttentionProblem small_one_like(AttentionProblem problem, std::int64_t rows) {
 
 }  // namespace
 
-std::string announcement(const char* command, double seconds) {
-  return seconds < kWorthSaying ? "" : fmt::format("{} takes {}\n", command, about_seconds(seconds));
-}
-
-std::string announcement(const char* command, const AttentionProblem& problem, Direction direction,
-                         const std::function<void(const AttentionProblem&)>& work) {
+double expected_seconds(const AttentionProblem& problem, Direction direction,
+                        const std::function<void(const AttentionProblem&)>& work) {
   constexpr double kShort = 2e10;  // FLOP: a second of one slow thread
   constexpr std::chrono::milliseconds kTold{50};
   const auto flops = static_cast<double>(useful_flops(problem, direction));
-  if (flops < kShort) return "";
+  if (flops < kShort) return 0;
   const std::int64_t most_rows = std::max(problem.seqlen_q, problem.seqlen_k);
   for (std::int64_t rows = 256;; rows *= 2) {  // the first ones start the threads, and are too short to tell
     const AttentionProblem small = small_one_like(problem, rows);
@@ -44,8 +40,17 @@ std::string announcement(const char* command, const AttentionProblem& problem, D
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     const auto small_flops = static_cast<double>(useful_flops(small, direction));
     if ((elapsed >= kTold && rows > 512) || rows >= most_rows)
-      return small_flops > 0 ? announcement(command, elapsed.count() * flops / small_flops) : "";
+      return small_flops > 0 ? elapsed.count() * flops / small_flops : 0;
   }
+}
+
+std::string announcement(const char* command, double seconds) {
+  return seconds < kWorthSaying ? "" : fmt::format("{} takes {}\n", command, about_seconds(seconds));
+}
+
+std::string announcement(const char* command, const AttentionProblem& problem, Direction direction,
+                         const std::function<void(const AttentionProblem&)>& work) {
+  return announcement(command, expected_seconds(problem, direction, work));
 }
 
 TimeOfParts::TimeOfParts(const CommandContext& context, const char* command, std::vector<double> work)

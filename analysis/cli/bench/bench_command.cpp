@@ -10,6 +10,7 @@
 #include "analysis/cli/bench/bench.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/distributed/distributed.hpp"
+#include "analysis/cli/expected_time.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/interruption.hpp"
 #include "analysis/cli/options/parse_text.hpp"
@@ -167,6 +168,26 @@ DeviceBenchmarkSettings device_settings(const BenchArguments& arguments) {
   return settings;
 }
 
+/// One run of a case, and of the forward pass before it, on another problem.
+void run_once(const BenchmarkCase& c, const AttentionProblem& problem) {
+  TensorSet tensors(problem);
+  fill_random_inputs(tensors, c.direction);
+  if (c.direction == Direction::backward) c.kernel->run(c.options, Direction::forward, tensors, nullptr);
+  c.kernel->run(c.options, c.direction, tensors, nullptr);
+}
+
+/// What samples and the runs before them take, of the product too. A sample is a run at least.
+double cpu_seconds(const std::vector<BenchmarkCase>& cases, const BenchmarkSettings& settings) {
+  constexpr int kUntimed = 3;  // one is judged, one touches all memory, one says how many make a sample
+  double seconds = settings.repetitions * settings.sample_seconds;
+  for (const BenchmarkCase& c : cases) {
+    const double run =
+        expected_seconds(c.problem, c.direction, [&c](const AttentionProblem& small) { run_once(c, small); });
+    seconds += settings.repetitions * std::max(settings.sample_seconds, run) + kUntimed * run;
+  }
+  return seconds;
+}
+
 /// Takes the cases on the device out of `cases`.
 std::vector<BenchmarkCase> take_device_cases(std::vector<BenchmarkCase>& cases) {
   const auto device =
@@ -194,6 +215,7 @@ int bench(BenchArguments& arguments, const CommandContext& context) {
     throw BadInput("peers", "given", "needs a kernel on the device beside them: --kernel gpu:...");
   }
   for (const BenchmarkCase& c : device_cases) require_runnable(*c.kernel);
+  if (!plan.cases.empty()) context.print(announcement("bench", cpu_seconds(plan.cases, on_cpu)));
   if (!arguments.rows.judge(jobs, context)) return kCheckFailed;
   BenchRun run{arguments, context, start_record(context.argv)};
   RunRecord& record = run.record;
