@@ -59,6 +59,8 @@ TEST_CASE("explain says must, moved and why, and report prints what it wrote") {
                  "| `cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f...` 132x1x1 | forward, **128 "
                  "x 128**; 0."));
   CHECK(contains(page, "--kernel-filter sdpa_sm90_flash_fprop"));
+  CHECK(contains(page, "SM<->L2 x must"));
+  CHECK(contains(page, "would help"));
 }
 
 TEST_CASE("explain counts launches as profile does, and one direction can be asked for") {
