@@ -109,7 +109,7 @@ std::string title_of(const Table& table) {
 
 std::string folded_title(const Table& table) {
   const std::string title = title_of(table), before(table.title.size() - title.size(), '\n');
-  return before + (title.size() <= text_width() ? title + "\n" : wrapped(title, "  "));
+  return before + folded_line(title, "  ");
 }
 
 std::string as_markdown(const Table& table, const std::vector<Row>& rows, const std::vector<bool>& right) {

@@ -54,6 +54,10 @@ std::string wrapped(const std::string& sentence, const std::string& indent) {
   return lines;
 }
 
+std::string folded_line(const std::string& line, const std::string& indent) {
+  return line.size() <= text_width() ? line + "\n" : wrapped(line, indent);
+}
+
 std::string counted(std::int64_t count, const std::string& word) {
   const char* ending = count == 1 ? "" : word.ends_with('s') ? "es" : "s";
   return fmt::format("{} {}{}", count, word, ending);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -42,6 +43,13 @@ std::string without(std::string text, std::string_view besides) {
   return at == std::string::npos ? text : text.erase(at, besides.size());
 }
 
+/// The words of all lines.
+std::vector<std::string> flat(const std::vector<std::string>& lines) {
+  std::vector<std::string> words;
+  for (const std::string& line : lines) std::ranges::copy(words_of(line), std::back_inserter(words));
+  return words;
+}
+
 }  // namespace
 
 TEST_CASE("the README's examples print what it shows") {
@@ -60,7 +68,8 @@ TEST_CASE("the README's examples print what it shows") {
     const std::string out = without(result.out, " (how ptxas places them is not known: as if all did)");
     const std::vector<std::string> printed = lines_of(std::istringstream(out));
     CAPTURE(result.out);
-    const bool same = shown == printed;
+    const bool same =
+        out == result.out ? shown == printed : flat(shown) == flat(printed);  // folded elsewhere
     CHECK(same);
   }
   CHECK(examples >= 2);

@@ -181,7 +181,7 @@ Output as_output(const RecordDiff& diff, bool allow_gone, bool explain, TableFor
   }
   const auto name = [&](const char* what, const RunEntry& run) {
     return markdown ? fmt::format("- {}: `{}`\n", what, run_name(run))
-                    : wrapped(fmt::format("{} {}", what, run_name(run)), "  ");
+                    : folded_line(fmt::format("{:<4}  {}", what, run_name(run)), "      ");
   };
   for (const RunEntry* run : diff.only_now) output += name("new", *run);
   for (const RunEntry* run : diff.only_base) output += name("gone", *run);
