@@ -5,6 +5,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 
 #include "analysis/cli/bench/bench.hpp"
@@ -168,12 +169,14 @@ DeviceBenchmarkSettings device_settings(const BenchArguments& arguments) {
   return settings;
 }
 
-/// One run of a case, and of the forward pass before it, on another problem.
-void run_once(const BenchmarkCase& c, const AttentionProblem& problem) {
+/// What a run of a case takes on another problem.
+double seconds_of_run(const BenchmarkCase& c, const AttentionProblem& problem) {
   TensorSet tensors(problem);
   fill_random_inputs(tensors, c.direction);
-  if (c.direction == Direction::backward) c.kernel->run(c.options, Direction::forward, tensors, nullptr);
+  c.kernel->run(c.options, Direction::forward, tensors, nullptr);  // touches memory, and backward needs it
+  const auto start = std::chrono::steady_clock::now();
   c.kernel->run(c.options, c.direction, tensors, nullptr);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 /// What samples and the runs before them take, of the product too. A sample is a run at least.
@@ -181,8 +184,8 @@ double cpu_seconds(const std::vector<BenchmarkCase>& cases, const BenchmarkSetti
   constexpr int kUntimed = 3;  // one is judged, one touches all memory, one says how many make a sample
   double seconds = settings.repetitions * settings.sample_seconds;
   for (const BenchmarkCase& c : cases) {
-    const double run =
-        expected_seconds(c.problem, c.direction, [&c](const AttentionProblem& small) { run_once(c, small); });
+    const double run = expected_seconds(
+        c.problem, c.direction, [&c](const AttentionProblem& small) { return seconds_of_run(c, small); });
     seconds += settings.repetitions * std::max(settings.sample_seconds, run) + kUntimed * run;
   }
   return seconds;
