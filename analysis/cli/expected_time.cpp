@@ -26,26 +26,34 @@ AttentionProblem small_one_like(AttentionProblem problem, std::int64_t rows) {
 
 }  // namespace
 
+double expected_seconds(const AttentionProblem& problem, Direction direction,
+                        const std::function<double(const AttentionProblem&)>& seconds_of) {
+  constexpr double kShort = 2e10;  // FLOP: a second of one slow thread
+  constexpr double kTold = 0.05;   // [seconds]
+  const auto flops = static_cast<double>(useful_flops(problem, direction));
+  if (flops < kShort) return 0;
+  const std::int64_t most_rows = std::max(problem.seqlen_q, problem.seqlen_k);
+  for (std::int64_t rows = 256;; rows *= 2) {  // the first ones start the threads, and are too short to tell
+    const AttentionProblem small = small_one_like(problem, rows);
+    const double seconds = seconds_of(small);
+    const auto small_flops = static_cast<double>(useful_flops(small, direction));
+    if ((seconds >= kTold && rows > 512) || rows >= most_rows)
+      return small_flops > 0 ? seconds * flops / small_flops : 0;
+  }
+}
+
 std::string announcement(const char* command, double seconds) {
   return seconds < kWorthSaying ? "" : fmt::format("{} takes {}\n", command, about_seconds(seconds));
 }
 
 std::string announcement(const char* command, const AttentionProblem& problem, Direction direction,
                          const std::function<void(const AttentionProblem&)>& work) {
-  constexpr double kShort = 2e10;  // FLOP: a second of one slow thread
-  constexpr std::chrono::milliseconds kTold{50};
-  const auto flops = static_cast<double>(useful_flops(problem, direction));
-  if (flops < kShort) return "";
-  const std::int64_t most_rows = std::max(problem.seqlen_q, problem.seqlen_k);
-  for (std::int64_t rows = 256;; rows *= 2) {  // the first ones start the threads, and are too short to tell
-    const AttentionProblem small = small_one_like(problem, rows);
+  const auto seconds_of = [&work](const AttentionProblem& small) {
     const auto start = std::chrono::steady_clock::now();
     work(small);
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    const auto small_flops = static_cast<double>(useful_flops(small, direction));
-    if ((elapsed >= kTold && rows > 512) || rows >= most_rows)
-      return small_flops > 0 ? announcement(command, elapsed.count() * flops / small_flops) : "";
-  }
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  return announcement(command, expected_seconds(problem, direction, seconds_of));
 }
 
 TimeOfParts::TimeOfParts(const CommandContext& context, const char* command, std::vector<double> work)

@@ -14,9 +14,13 @@
 
 namespace tilescope::cli {
 
-/// "run takes about 40 s\n" where `work` on the problem takes kWorthSaying or longer, else nothing. Where the
-/// problem is large enough for that, `work` is done on small ones with as many heads as there are threads,
-/// until its time can be told, which grows as the products do.
+/// What work on the problem takes, 0 where that is less than a second or so. Otherwise it is done on small
+/// ones with as many heads as there are threads, until its time can be told, which grows as the products do.
+/// @param seconds_of  does the work on a problem, and says how long that took
+double expected_seconds(const AttentionProblem& problem, Direction direction,
+                        const std::function<double(const AttentionProblem&)>& seconds_of);
+
+/// "run takes about 40 s\n" where `work` on the problem takes kWorthSaying or longer, else nothing.
 std::string announcement(const char* command, const AttentionProblem& problem, Direction direction,
                          const std::function<void(const AttentionProblem&)>& work);
 

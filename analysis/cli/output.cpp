@@ -107,6 +107,11 @@ std::string title_of(const Table& table) {
   return table.title.substr(std::min(table.title.find_first_not_of('\n'), table.title.size()));
 }
 
+std::string folded_title(const Table& table) {
+  const std::string title = title_of(table), before(table.title.size() - title.size(), '\n');
+  return before + folded_line(title, "  ");
+}
+
 std::string as_markdown(const Table& table, const std::vector<Row>& rows, const std::vector<bool>& right) {
   std::string rule = "|";
   for (const bool number : right) rule += number ? "---:|" : "---|";
@@ -218,7 +223,7 @@ std::string to_text(const Table& table, TableFormat format, std::string& last_he
   if (is_turned) std::fill(right.begin() + 1, right.end(), true);
   if (format == TableFormat::markdown) return as_markdown(table, rows, right);
   if (format == TableFormat::latex) return as_latex(table, rows, right);
-  return (table.title.empty() ? "" : table.title + "\n") +
+  return (table.title.empty() ? "" : folded_title(table)) +
          (table.layout == Table::Layout::below ? align_below(texts_of(rows), right)
                                                : align_columns(texts_of(rows), table.indent, right));
 }

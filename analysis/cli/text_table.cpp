@@ -54,6 +54,10 @@ std::string wrapped(const std::string& sentence, const std::string& indent) {
   return lines;
 }
 
+std::string folded_line(const std::string& line, const std::string& indent) {
+  return line.size() <= text_width() ? line + "\n" : wrapped(line, indent);
+}
+
 std::string counted(std::int64_t count, const std::string& word) {
   const char* ending = count == 1 ? "" : word.ends_with('s') ? "es" : "s";
   return fmt::format("{} {}{}", count, word, ending);
@@ -71,12 +75,12 @@ std::vector<std::size_t> widths_of(const TextRows& rows) {
 }
 
 /// How many of the first columns tell the rows apart, for the parts of a wide table to repeat; 1 where those
-/// would take more than six tenths of a line.
+/// would take more than seven tenths of a line.
 std::size_t naming_columns(const TextRows& rows, const std::vector<std::size_t>& widths, std::size_t most) {
   std::size_t width = 0;
   for (std::size_t count = 1; count <= widths.size(); ++count) {
     width += widths[count - 1] + 2;
-    if (10 * width > 6 * most) break;
+    if (10 * width > 7 * most) break;
     std::set<std::vector<std::string>> names;
     for (const auto& row : rows)
       names.emplace(row.begin(), row.begin() + std::ptrdiff_t(std::min(count, row.size())));

@@ -26,6 +26,9 @@ std::vector<std::string> wrap_words(std::string_view text, std::size_t width);
 /// Lines of a sentence, each with its end, within text_width(); all but the first behind `indent`.
 std::string wrapped(const std::string& sentence, const std::string& indent = "");
 
+/// A line with its end, as it is where it fits text_width(), else wrapped.
+std::string folded_line(const std::string& line, const std::string& indent);
+
 /// "1 run", "2 runs", "3 passes"
 std::string counted(std::int64_t count, const std::string& word);
 

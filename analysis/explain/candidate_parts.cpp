@@ -101,9 +101,7 @@ std::int64_t block_table_bytes(const TileProgram& program) {
     const TileShape shape{kBlock, kBlock};
     const TileRuns visited = by_kv ? mask.q_tiles(shape, block) : mask.kv_tiles(shape, block);
     std::int64_t whole = 0;
-    for (const TileRange& run : visited.runs()) {
-      for (int tile = run.begin; tile < run.end; ++tile) whole += visited.full(tile) ? 1 : 0;
-    }
+    for (const TileRange& run : visited.runs()) whole += run.full_end - run.full_begin;
     const std::int64_t here = std::min<std::int64_t>(kBlock, rows - block * std::int64_t{kBlock});
     bytes +=
         (here + owned - 1) / owned * (2 * kSectorBytes + indices(visited.count() - whole) + indices(whole));

@@ -20,7 +20,7 @@ TileProgram on_problem(const TextPass& pass, const AttentionProblem& problem) {
   program.grid = {.num_blocks = program.whole_head ? 1 : program.num_blocks(),
                   .num_heads = static_cast<int>(problem.batch * heads),
                   .order = pass.order,
-                  .longest_is_last = program.axis == Axis::q};
+                  .last_block_first = program.axis == Axis::q};
   if (is_fp8(problem.dtype)) program.fp8_sums = Fp8Sums::fp32;
   return program;
 }

@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <stdexcept>
 #include <string_view>
 
+#include "analysis/model/replay/dram_intervals.hpp"
 #include "analysis/model/replay/replay_cost.hpp"
 #include "analysis/model/replay/simulate_run.hpp"
 #include "analysis/studies/dice.hpp"
@@ -114,39 +114,6 @@ Machine lru(Machine machine, std::int64_t bytes) {
   return machine;
 }
 
-using Interval = std::array<std::int64_t, 2>;
-
-/// How far a measurement may lie outside of what the layouts of the pages range over, as a natural logarithm:
-/// below the least, and above the largest.
-struct Beyond {
-  double below, above;
-};
-/// What 95 of 100 spent passes keep to at either end, which are conformal intervals of 90 % (Romano,
-/// Patterson and Candes 2019). Passes that go by all keys, unmasked forward ones, are a stratum of their own,
-/// since the replay has too few reads there, and so are those with a CTA a head, which may come to the edge
-/// of a partition, and writes of other libraries, whose spills count. Source:
-/// analysis/studies/draw/intervals, which makes these numbers.
-constexpr Beyond kReadsOfAllKeys{0.084, 0.084}, kReadsOfWholeHeads{1.082, 0.039}, kOtherReads{0.026, 0.158},
-    kWrites{0.045, 0.122}, kWritesOfWholeHeads{0.499, 0.281}, kWritesOfLibraries{0.124, 0.138};
-
-Interval interval_of(std::int64_t median, const std::optional<Interval>& range, const Beyond& beyond) {
-  const Interval ends = range.value_or(Interval{median, median});
-  return {std::llround(static_cast<double>(ends[0]) * std::exp(-beyond.below)),
-          std::llround(static_cast<double>(ends[1]) * std::exp(beyond.above))};
-}
-
-void add_intervals(RunEntry& run, const Beyond& other_writes) {
-  for (PassRecord& pass : run.passes) {
-    SimulatedBytes& bytes = *pass.simulated;
-    const bool all_keys = pass.direction == Direction::forward && !run.problem.masked();
-    const bool whole_heads = run.algorithm == Algorithm::flash1;
-    const Beyond& reads = whole_heads ? kReadsOfWholeHeads : all_keys ? kReadsOfAllKeys : kOtherReads;
-    const Beyond& writes = whole_heads ? kWritesOfWholeHeads : other_writes;
-    bytes.dram_read_interval = interval_of(bytes.dram_read_bytes, bytes.dram_read_range, reads);
-    bytes.dram_write_interval = interval_of(bytes.dram_write_bytes, bytes.dram_write_range, writes);
-  }
-}
-
 std::vector<PlannedPass> passes_of(const DrawnRun& drawn, const Machine& machine) {
   return plan_passes(*drawn.kernel, drawn.problem, std::array{drawn.direction},
                      drawn.kernel->default_options(drawn.problem), machine);
@@ -160,7 +127,7 @@ std::vector<RunEntry> predict(const DrawnRun& drawn, const Machine& machine) {
     entries.push_back(simulate_run(kernel, drawn.problem, passes, rival.machine,
                                    SimulationOptions{.pages = PagePlacement::random}));
   }
-  add_intervals(entries.front(), kWrites);
+  add_dram_intervals(entries.front());
   return entries;
 }
 
@@ -169,7 +136,7 @@ std::vector<RunEntry> predict(const DrawnLibraryRun& drawn, const Machine& machi
   for (const Rival& rival : rivals_of(machine)) {
     entries.push_back(simulate_library(*drawn.kernel, drawn.problem, drawn.direction, rival.machine));
   }
-  add_intervals(entries.front(), kWritesOfLibraries);
+  add_dram_intervals(entries.front(), kWritesOfLibraries);
   return entries;
 }
 

@@ -20,7 +20,7 @@ void set_grid(TileProgram& program, const ProgramOptions& options) {
                       splits * (own_sections ? options.fused_swizzled_heads
                                              : ceil_div(options.swizzled_heads, program.interleaved_heads())),
                   .order = options.order,
-                  .longest_is_last = program.axis == Axis::q,
+                  .last_block_first = program.axis == Axis::q,
                   .ctas_per_wave = options.ctas_per_wave,
                   .num_splits = splits};
   // Who adds in turn waits for CTAs that share the kv tile, and for kv tiles in front: the CTAs of a head
@@ -29,6 +29,7 @@ void set_grid(TileProgram& program, const ProgramOptions& options) {
   if (program.ordered && (side_by_side || options.ordered_swizzled_heads > 0)) {
     program.grid.order = TileOrder::head_swizzled;
     program.grid.swizzled_heads = splits * std::max(options.ordered_swizzled_heads, 1);
+    program.grid.last_block_first = options.ordered_shortest_first;
   }
 }
 

@@ -2,34 +2,34 @@
 #include "cpu_ref/schedule/sum_slots.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "cpu_ref/schedule/program_parts.hpp"
 
 namespace tilescope {
 namespace {
 
-constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-/// Of all slots together: what L2 keeps beside operands, and what a pass may take at most.
-constexpr std::int64_t kKeptBytes = 64 * kMiB, kMostBytes = 512 * kMiB;
-/// One more slot for so many keys that a query sees on the mean: they are read in 4 % of the time of its
-/// products.
-constexpr int kKeysOfSlot = 1024;
-
-std::int64_t visible_keys(const VisibleBand& band, int query) {
-  return std::max(0, band.last_key(query) - band.first_key(query) + 1);
-}
-
-/// Of the first, the middle and the last query.
-std::int64_t mean_keys(const VisibleBand& band) {
-  const int last = band.seqlen_q - 1;
-  return (visible_keys(band, 0) + 4 * visible_keys(band, last / 2) + visible_keys(band, last)) / 6;
-}
+/// Of all slots together: what is read in no time, and what a pass may take at most.
+constexpr std::int64_t kLittleBytes = std::int64_t{24} << 20, kMostBytes = std::int64_t{512} << 20;
 
 /// No q tile sees more kv tiles.
 int most_kv_tiles(const VisibleBand& band, TileShape tile) {
   const std::int64_t keys = std::int64_t{band.left} + band.right + tile.block_m;
   const std::int64_t tiles = (keys + tile.block_n - 2) / tile.block_n + 1;
   return static_cast<int>(std::min<std::int64_t>(tiles, num_n_blocks(band, tile)));
+}
+
+/// Each slot takes time to read, and few of them time to wait: of the kv tiles of a head that are computed at
+/// once, each adds to dQ half a step after the one in front of it in its slot. That is as long as all slots
+/// take to read with the square root of (such kv tiles behind the first x entries of a step) / queries, since
+/// a device reads four bytes in the time of five FLOP of an SM, of which a step has ten an entry and column.
+double paying_slots(const AttentionProblem& problem, TileShape tile, int most_kv_tiles) {
+  constexpr std::int64_t kCtasAtOnce = 132;  // any number of some device: the sums are the same on all
+  // Under a mask each query head of a group has CTAs of its own, as a rule.
+  const std::int64_t heads = problem.batch * (problem.masked() ? problem.heads : problem.heads_kv);
+  const std::int64_t of_head = std::min<std::int64_t>(most_kv_tiles, ceil_div(kCtasAtOnce, heads));
+  const double entries = static_cast<double>(of_head - 1) * tile.block_m * tile.block_n;
+  return std::sqrt(entries / static_cast<double>(problem.batch * problem.heads * problem.seqlen_q));
 }
 
 bool has_dq_slots(const TileProgram& program) {
@@ -81,19 +81,18 @@ void add_dkdv_slots(TileProgram& convert, int slots) {
 
 DqSlots dq_slots(const AttentionProblem& problem, TileShape tile) {
   if (problem.mask.any()) return {};
-  const VisibleBand band = problem.band();
-  const int most = most_kv_tiles(band, tile);
+  const int most = most_kv_tiles(problem.band(), tile);
   const std::int64_t bytes = 4 * problem.batch * problem.heads * problem.seqlen_q * problem.head_dim;
-  const std::int64_t paying = std::max(kKeptBytes / bytes, 1 + mean_keys(band) / kKeysOfSlot);
-  const auto fitting = static_cast<int>(std::min<std::int64_t>({paying, kMostBytes / bytes, most}));
-  if (fitting < 2) return {};
-  if (fitting == most) return {most, 0};
+  const double paying = paying_slots(problem, tile, most);
+  const bool few = most <= 3 * paying && most <= kMostBytes / bytes;
+  if (most > 1 && (few || most <= kLittleBytes / bytes)) return {most, DqSlots::kOwn};
   // In turn, the flags of a slot lie in a row of dQ (DqStart): two of 4 bytes each.
-  const int flagged = std::min(fitting, static_cast<int>(problem.head_dim / 4));
-  DqSlots slots{.log2_tiles = 0};
-  while (slots.filled(most) > flagged) ++slots.log2_tiles;
-  slots.count = slots.filled(most);
-  return slots.count > 1 ? slots : DqSlots{};
+  const auto count = std::min<std::int64_t>(
+      {std::llround(std::sqrt(2.0) * paying), most, kMostBytes / bytes, problem.head_dim / 4});
+  DqSlots slots;
+  while (2 << slots.log2_count <= count) ++slots.log2_count;
+  slots.count = 1 << slots.log2_count;
+  return slots;
 }
 
 DqSlots dq_slots(const TileProgram& program) {

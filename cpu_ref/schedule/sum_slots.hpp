@@ -8,28 +8,28 @@
 
 namespace tilescope {
 
-/// Slots of a q tile's dQ. The kv tiles that it sees come in groups of 2^log2_tiles, one after the other in a
-/// slot, whose first kv tile stores and whose others add in turn.
+/// Slots of a q tile's dQ, which the kv tiles that it sees take by turns, so that kv tiles that are computed
+/// at once have others: the first one in a slot stores, and those behind it add in their order.
 struct DqSlots {
-  static constexpr int kAllTiles = 30;
+  static constexpr int kOwn = 30;  // each kv tile has one
   int count = 1;
-  int log2_tiles = kAllTiles;
+  int log2_count = 0;  // or kOwn
 
   /// Of a kv tile that has so many in front of it.
-  TILESCOPE_HOST_DEVICE constexpr int slot(int before) const { return before >> log2_tiles; }
+  TILESCOPE_HOST_DEVICE constexpr int slot(int before) const { return before & ((1 << log2_count) - 1); }
   /// Those in front of it that it waits for.
-  TILESCOPE_HOST_DEVICE constexpr int before_in_slot(int before) const {
-    return before & ((1 << log2_tiles) - 1);
-  }
+  TILESCOPE_HOST_DEVICE constexpr int before_in_slot(int before) const { return before >> log2_count; }
   /// How many hold something, of a q tile that sees so many kv tiles.
-  constexpr int filled(int kv_tiles) const { return (kv_tiles + (1 << log2_tiles) - 1) >> log2_tiles; }
+  TILESCOPE_HOST_DEVICE constexpr int filled(int kv_tiles) const {
+    return kv_tiles < count ? kv_tiles : count;
+  }
   /// Whether some kv tile waits for another.
-  constexpr bool in_turn() const { return log2_tiles > 0; }
+  constexpr bool in_turn() const { return log2_count < kOwn; }
   constexpr bool operator==(const DqSlots&) const = default;
 };
 
-/// As many as pay: those that L2 holds, or those whose sums are read in a small part of the time of the
-/// products, and no more than a stated limit of bytes; of a mask beside a band one.
+/// As many as pay, and no more than a stated limit of bytes: of few queries that see many keys some, since
+/// few kv tiles can add to dQ at once, else one; of a mask beside a band one.
 DqSlots dq_slots(const AttentionProblem& problem, TileShape tile);
 /// Of the pass that makes the sums, or rounds those of several slots; one elsewhere.
 DqSlots dq_slots(const TileProgram& program);

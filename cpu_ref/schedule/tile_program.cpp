@@ -40,7 +40,9 @@ HandOut TileProgram::hand_out() const {
 }
 
 int TileProgram::kv_tiles_before(int batch, int m_block, int n_block) const {
-  return problem.mask_of(batch).kv_tiles(access_tile(), m_block).count_before(n_block);
+  const TileRuns tiles = problem.mask_of(batch).kv_tiles(access_tile(), m_block);
+  const int before = tiles.count_before(n_block);
+  return ordered && grid.descends() ? tiles.count() - 1 - before : before;
 }
 
 TileRuns TileProgram::inner_tiles(const Mask& mask, int block) const {

@@ -147,7 +147,7 @@ struct TileProgram {
   bool waits_for_sums() const {
     return ordered || (name == PassName::dkdvdq && dq_start == DqStart::in_order);
   }
-  /// How many kv tiles in front of one visit a q tile, or a slice of one, of access_tile().
+  /// How many kv tiles that are issued in front of one visit a q tile, or a slice of one, of access_tile().
   int kv_tiles_before(int batch, int m_block, int n_block) const;
   /// What the `cta`-th CTA to be issued owns: one block, or all of them for a whole-head CTA.
   CtaWork work(std::int64_t cta) const;
@@ -252,11 +252,15 @@ struct ProgramOptions {
   /// The same of the ordered pass, and the heads of an L2 swizzle in which its CTAs come; 0: in the order of
   /// the other passes.
   int ordered_query_splits = 1, ordered_swizzled_heads = 0;
+  /// Of a head the last kv tile first, which under a causal mask sees the fewest queries: those that wait for
+  /// it have more to do. Only with heads of such a swizzle.
+  bool ordered_shortest_first = false;
   void set_query_splits(int splits) { query_splits = ordered_query_splits = splits; }
   /// Of every pass, those of the ordered one among them.
   void set_order(TileOrder asked) {
     order = asked;
     ordered_swizzled_heads = 0;
+    ordered_shortest_first = false;
   }
   /// Those of the backward order.
   int kv_tile_sharers() const {

@@ -216,10 +216,16 @@ struct Grid {
   int num_heads = 1;       // batch * heads * splits
   int swizzled_heads = 1;  // head_swizzled only
   TileOrder order = TileOrder::row_major;
-  bool longest_is_last = false;  // the last block has most work (q tiles under a causal mask)
-  int ctas_per_wave = 1;         // of a sawtooth scan: CTAs that run at once
-  int num_splits = 1;            // work items that share a block, which stand side by side
+  /// Else in turn: the last block has most work (q tiles under a causal mask), or least and is waited for
+  /// (kv tiles of an ordered pass).
+  bool last_block_first = false;
+  int ctas_per_wave = 1;  // of a sawtooth scan: CTAs that run at once
+  int num_splits = 1;     // work items that share a block, which stand side by side
 
+  /// Whether the blocks of a head come from the last one on.
+  TILESCOPE_HOST_DEVICE constexpr bool descends() const {
+    return last_block_first && order != TileOrder::row_major;
+  }
   /// Whether all blocks of a head come before those of the next.
   constexpr bool heads_in_turn() const {
     return order == TileOrder::row_major || (order == TileOrder::head_swizzled && swizzled_heads == 1);
@@ -241,7 +247,7 @@ struct Grid {
     const int heads = min_of(swizzled, num_heads - first_head);  // the last swizzle may be smaller
     const Index inside = index % swizzle_size;
     const int rank = static_cast<int>(inside / heads);
-    return {first_head + static_cast<int>(inside % heads), longest_is_last ? num_blocks - 1 - rank : rank,
+    return {first_head + static_cast<int>(inside % heads), descends() ? num_blocks - 1 - rank : rank,
             wave_parity};
   }
 };

@@ -65,6 +65,7 @@ std::string simulate(const ModelRequest& request, const nanobind::object& progre
   SimulationOptions options{.pages = parse_page_placement(request.pages),
                             .replay = request.replay,
                             .predict = request.predict,
+                            .dram_intervals = true,
                             .l2_curve = request.l2_curve};
   std::vector<Job> jobs;
   for (const AttentionProblem& problem : request.problems) {

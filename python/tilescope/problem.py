@@ -244,12 +244,14 @@ class Problem:
         return _remembered(**fields)
 
     def replace(self, **fields: Any) -> Problem:
-        """The same with other fields. ``seqlen`` sets queries and keys; heads_kv follows heads, and seqlen_k
-        seqlen_q, head_dim_v head_dim and kv_dtype dtype, where they were equal and are not given."""
+        """The same with other fields. ``seqlen`` sets queries and keys; seqlen_k follows seqlen_q, head_dim_v
+        head_dim and kv_dtype dtype, where they were equal and are not given, and heads_kv heads, so that the groups of
+        query heads keep their size where it divides heads; else each query head has its own."""
         if "seqlen" in fields:
             fields["seqlen_q"] = fields["seqlen_k"] = fields.pop("seqlen")
-        if "heads" in fields and self.heads_kv == self.heads:
-            fields.setdefault("heads_kv", fields["heads"])
+        if "heads" in fields:
+            heads, group = fields["heads"], self.heads // self.heads_kv
+            fields.setdefault("heads_kv", heads // group if group > 1 and heads % group == 0 else heads)
         if "dtype" in fields and self.kv_dtype == self.dtype:
             fields.setdefault("kv_dtype", fields["dtype"])
         if "head_dim" in fields and self.head_dim_v == self.head_dim:

@@ -59,6 +59,8 @@ TEST_CASE("explain says must, moved and why, and report prints what it wrote") {
                  "| `cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f...` 132x1x1 | forward, **128 "
                  "x 128**; 0."));
   CHECK(contains(page, "--kernel-filter sdpa_sm90_flash_fprop"));
+  CHECK(contains(page, "SM<->L2 x must"));
+  CHECK(contains(page, "would help"));
 }
 
 TEST_CASE("explain counts launches as profile does, and one direction can be asked for") {
@@ -70,7 +72,7 @@ TEST_CASE("explain counts launches as profile does, and one direction can be ask
       run_program(explain_command({"--kernel-filter", "triton_attn_dkdv", "--pass", "fwd"}));
   CHECK(forward.exit_code == 0);
   CHECK(contains(forward.out, "its name states the other direction"));
-  CHECK(contains(forward.out, "0 of 1 kernels explained\n"));
+  CHECK(contains(forward.out, "0 of 1 kernels explained; of kernels that are no attention --reads BYTES"));
 }
 
 TEST_CASE("explain keeps its lines short, and tells no share that shows as nothing") {
@@ -119,6 +121,8 @@ TEST_CASE("explain writes Markdown, and takes what other kernels must move") {
                                           "--reads", "64MiB", "--writes", "64MiB"});
   CAPTURE(copy.err);
   CHECK(contains(copy.out, "67.11 MB  1.00x"));
+  CHECK(contains(copy.out, "each byte has its cause"));
+  CHECK_FALSE(contains(copy.out, "explained"));  // what no tile program is asked for
   CHECK(copy.out.starts_with("each must read 67.11 MB and write 67.11 MB, as --reads and --writes say\n"));
 }
 

@@ -9,6 +9,7 @@
 
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "analysis/records/files/text_file.hpp"
 #include "tests/cli/diff_records.hpp"
 #include "tests/cli/program.hpp"
 #include "tests/paths.hpp"
@@ -210,7 +211,21 @@ TEST_CASE("passes and curves on several machines name theirs") {
 
 TEST_CASE("tables and sentences fit 60 columns, in pipes too where COLUMNS says so") {
   setenv("COLUMNS", "60", 1);
+  const TemporaryFolder folder;
+  RunEntry base = run_of("gpu:flash2-mma"), now = base;
+  now.passes[0].simulated->dram_read_bytes *= 2;
+  now.problem.seqlen_k = base.problem.seqlen_k = 512;
+  write_file_atomically("--json", folder.path() / "base.json",
+                        to_json_text(record_of({base, run_of("gpu:flash3 with a long name")})));
+  write_file_atomically("--json", folder.path() / "now.json",
+                        to_json_text(record_of({now, run_of("gpu:flash1 with a long name")})));
   const std::vector<std::vector<std::string>> commands = {
+      {"diff", folder.path() / "base.json", folder.path() / "now.json", "--budget", "dram_read_bytes=200%",
+       "--allow-gone"},
+      {"emulate", TILESCOPE_SOURCE_DIR "/examples/emulate/transpose.ptx", "--launch",
+       TILESCOPE_SOURCE_DIR "/examples/emulate/transpose.json"},
+      {"simulate", "--seqlen", "256", "--advise"},
+      {"simulate", "--seqlen", "256", "--tune-bytes"},
       {"simulate", "--preset", "gpt2-medium", "--seqlen", "256", "--kernel", "cpu:standard,gpu:flash2-mma",
        "--pass", "fwd+bwd", "--explain-model"},
       {"simulate", "--seqlen", "256", "--detail", "--pass", "fwd+bwd"},

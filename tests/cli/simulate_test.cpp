@@ -161,6 +161,31 @@ TEST_CASE("--pages random says how DRAM reads range, and is kept in the record")
   CHECK_FALSE(contains(contiguous.out, "DRAM read, least"));
 }
 
+TEST_CASE("DRAM bytes have intervals where counters judged the model of the L2, and nowhere else") {
+  const testing::TemporaryFolder folder;
+  const ProgramResult judged =
+      run_program({"simulate", "--seqlen", "512", "--pass", "fwd+bwd", "--json", "run.json"}, folder.path());
+  const std::string line = "\n  DRAM, 90 % of an H200's launches within: gpu:flash2-mma ";
+  const std::size_t backward = judged.out.find("backward must move");
+  CHECK(judged.out.find(line) < backward);
+  CHECK(judged.out.find(line, backward) != std::string::npos);
+  const SimulatedBytes bytes = *read_run_record(folder.path() / "run.json").runs[0].passes[0].simulated;
+  REQUIRE(bytes.dram_read_interval);
+  CHECK((*bytes.dram_read_interval)[0] < bytes.dram_read_bytes);
+  CHECK((*bytes.dram_read_interval)[1] > bytes.dram_read_bytes);
+  CHECK((*bytes.dram_write_interval)[1] > bytes.dram_write_bytes);
+  CHECK(contains(run_program({"simulate", "--seqlen", "512", "--detail"}).out, "DRAM written, 90 % within"));
+  for (const std::vector<std::string>& unjudged : {std::vector<std::string>{"--machine", "a100-80gb"},
+                                                   {"--kernel", "cpu:flash2"},
+                                                   {"--l2-bytes", "32MB"},
+                                                   {"--closed-form"}}) {
+    std::vector<std::string> arguments = {"simulate", "--seqlen", "512"};
+    arguments.insert(arguments.end(), unjudged.begin(), unjudged.end());
+    CAPTURE(unjudged.front());
+    CHECK_FALSE(contains(run_program(arguments).out, "DRAM, 90 %"));
+  }
+}
+
 TEST_CASE("--closed-form leaves the replay out, --curve adds the L2 sizes") {
   const ProgramResult formulas = run_program({"simulate", "--preset", "long-128k", "--closed-form"});
   CHECK(formulas.exit_code == 0);

@@ -97,7 +97,7 @@ TEST_CASE("what decides DRAM bytes is explained where it is asked for, and how f
       "kernel gpu:flash2-mma, default for h200: newest kernel from the A100 on (gpu:flash3 is newer)\n"));
   CHECK(contains(short_one, "forward must move"));
   CHECK_FALSE(contains(short_one, "calibrated"));
-  CHECK(std::count(short_one.begin(), short_one.end(), '\n') <= 9);
+  CHECK(std::count(short_one.begin(), short_one.end(), '\n') <= 10);
   const std::string h200 = simulated({"--preset", "llama3-8b", "--seqlen", "1k", "--explain-model"});
   CHECK(contains(h200, "DRAM bytes of gpu:flash2-mma on h200: CTAs head-swizzled, tiles ascending"));
   CHECK(contains(h200, "calibrated by counters"));

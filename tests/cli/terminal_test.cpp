@@ -121,6 +121,13 @@ TEST_CASE(
     CHECK(said.find("tilescope: interrupted; no file is left half written\n") != std::string::npos);
   }
   CHECK_FALSE(std::filesystem::exists(results));
+  for (const char* long_samples : {"bench --kernel cpu:flash2 --seqlen 256 --heads 2 --repetitions 100",
+                                   "bench --kernel cpu:flash2 --seqlen 32k --heads 2 --repetitions 1"}) {
+    const std::string said = interrupted(long_samples);
+    CAPTURE(said);
+    CHECK(said.find("bench takes about ") == 0);
+    CHECK(said.find("tilescope: interrupted") != std::string::npos);
+  }
 }
 
 TEST_CASE("an interrupted bench keeps what is whole, and no reader takes its record for that of all") {

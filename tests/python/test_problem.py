@@ -16,6 +16,9 @@ def test_a_problem_says_what_it_is():
     assert repr(PROBLEM) == "Problem(seqlen_q=512, head_dim=64, heads=4, causal=True)"
     assert eval(repr(PROBLEM), {"Problem": ts.Problem}) == PROBLEM
     assert pickle.loads(pickle.dumps(PROBLEM)) == PROBLEM and len({PROBLEM, PROBLEM.replace()}) == 1
+    llama = ts.Problem.preset("llama3-8b")  # 32 query heads in groups of 4
+    assert [llama.replace(heads=heads).heads_kv for heads in (16, 6)] == [4, 6]  # groups, where they divide
+    assert llama.replace(heads=16, heads_kv=16).heads_kv == 16
     assert PROBLEM.replace(heads=8).heads_kv == 8 and PROBLEM.replace(seqlen=64).seqlen_k == 64
     swept = PROBLEM.sweep(seqlen=[512, 1024], causal=[False, True])
     assert [(p.seqlen_k, p.causal) for p in swept] == [(512, False), (512, True), (1024, False), (1024, True)]

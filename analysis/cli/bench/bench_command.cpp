@@ -5,11 +5,13 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 
 #include "analysis/cli/bench/bench.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/distributed/distributed.hpp"
+#include "analysis/cli/expected_time.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/interruption.hpp"
 #include "analysis/cli/options/parse_text.hpp"
@@ -167,6 +169,28 @@ DeviceBenchmarkSettings device_settings(const BenchArguments& arguments) {
   return settings;
 }
 
+/// What a run of a case takes on another problem.
+double seconds_of_run(const BenchmarkCase& c, const AttentionProblem& problem) {
+  TensorSet tensors(problem);
+  fill_random_inputs(tensors, c.direction);
+  c.kernel->run(c.options, Direction::forward, tensors, nullptr);  // touches memory, and backward needs it
+  const auto start = std::chrono::steady_clock::now();
+  c.kernel->run(c.options, c.direction, tensors, nullptr);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// What samples and the runs before them take, of the product too. A sample is a run at least.
+double cpu_seconds(const std::vector<BenchmarkCase>& cases, const BenchmarkSettings& settings) {
+  constexpr int kUntimed = 3;  // one is judged, one touches all memory, one says how many make a sample
+  double seconds = settings.repetitions * settings.sample_seconds;
+  for (const BenchmarkCase& c : cases) {
+    const double run = expected_seconds(
+        c.problem, c.direction, [&c](const AttentionProblem& small) { return seconds_of_run(c, small); });
+    seconds += settings.repetitions * std::max(settings.sample_seconds, run) + kUntimed * run;
+  }
+  return seconds;
+}
+
 /// Takes the cases on the device out of `cases`.
 std::vector<BenchmarkCase> take_device_cases(std::vector<BenchmarkCase>& cases) {
   const auto device =
@@ -194,6 +218,7 @@ int bench(BenchArguments& arguments, const CommandContext& context) {
     throw BadInput("peers", "given", "needs a kernel on the device beside them: --kernel gpu:...");
   }
   for (const BenchmarkCase& c : device_cases) require_runnable(*c.kernel);
+  if (!plan.cases.empty()) context.print(announcement("bench", cpu_seconds(plan.cases, on_cpu)));
   if (!arguments.rows.judge(jobs, context)) return kCheckFailed;
   BenchRun run{arguments, context, start_record(context.argv)};
   RunRecord& record = run.record;

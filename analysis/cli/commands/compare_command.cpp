@@ -67,7 +67,7 @@ int compare(const CompareArguments& arguments, const CommandContext& context) {
   }
   context.print(describe(jobs.front().problem) + " on " + machine.title + "\n" + warning_lines(jobs, {}));
   RunRecord record = start_record(context.argv);
-  for (const SimulateJob& job : jobs) record.runs.push_back(replay(job, {.l2_curve = false}, context));
+  for (const SimulateJob& job : jobs) record.runs.push_back(replay(job, {.dram_intervals = true}, context));
   context.print(comparison_table(record.runs, jobs) + "\n");
   context.print(dram_basis(record.runs, {&machine, &machine}, std::nullopt));
   const ComparedRun one{arguments.one, jobs[0].kernel, &record.runs[0]};

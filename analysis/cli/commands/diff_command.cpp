@@ -179,10 +179,12 @@ Output as_output(const RecordDiff& diff, bool allow_gone, bool explain, TableFor
       output += markdown ? sentence + "\n\n" : "    " + wrapped(sentence, "    ");
     }
   }
-  for (const RunEntry* run : diff.only_now)
-    output += fmt::format(fmt::runtime(markdown ? "- new: `{}`\n" : "new   {}\n"), run_name(*run));
-  for (const RunEntry* run : diff.only_base)
-    output += fmt::format(fmt::runtime(markdown ? "- gone: `{}`\n" : "gone  {}\n"), run_name(*run));
+  const auto name = [&](const char* what, const RunEntry& run) {
+    return markdown ? fmt::format("- {}: `{}`\n", what, run_name(run))
+                    : folded_line(fmt::format("{:<4}  {}", what, run_name(run)), "      ");
+  };
+  for (const RunEntry* run : diff.only_now) output += name("new", *run);
+  for (const RunEntry* run : diff.only_base) output += name("gone", *run);
   if (!markdown) output += wrapped(summary);
   if (!what.empty()) output += markdown ? "\n" + what + "\n" : wrapped(what);
   return output;

@@ -39,9 +39,10 @@ std::string subject(const ExplainRecord& record) {
 }
 
 /// "14 of 15 kernels explained, the least sure of them 0.7 % by chance; 3 more are no attention"
-std::string tally(const std::vector<KernelFit>& fits) {
+std::string tally(const ExplainRecord& record, const std::vector<KernelFit>& fits) {
   const std::int64_t others = count_of(fits, Agreement::no_attention);
   const std::int64_t explained = count_of(fits, Agreement::explained);
+  if (record.must && explained == 0) return "";  // no tile program is asked for
   double chance = 0;
   for (const KernelFit& fit : fits) {
     if (fit.agreement == Agreement::explained) chance = std::max(chance, fit.chance.value_or(0));
@@ -49,6 +50,9 @@ std::string tally(const std::vector<KernelFit>& fits) {
   std::string text =
       fmt::format("{} of {} kernels explained", explained, static_cast<std::int64_t>(fits.size()) - others);
   if (explained > 0) text += ", the least sure of them " + chance_text(chance) + " by chance";
+  if (explained == 0 && others == 0) {
+    text += "; of kernels that are no attention --reads BYTES and --writes BYTES say what must be moved";
+  }
   if (others > 0) {
     text += fmt::format(
         "; {} more {} no attention by {}: --reads BYTES and --writes BYTES say what must be moved", others,
@@ -92,10 +96,10 @@ Output explained(const ExplainRecord& record, TableFormat format) {
   if (const std::string disagrees = doubt(record, fits); !disagrees.empty()) throw BadInput(disagrees);
   const std::vector<LaunchAnswer> all = answers(record, fits);
   if (format == TableFormat::markdown) {
-    return fmt::format("{}: {}\n{}", subject(record), tally(fits), to_markdown(all));
+    return fmt::format("{}: {}\n{}", subject(record), tally(record, fits), to_markdown(all));
   }
   if (format != TableFormat::text) {
-    return Output(subject(record) + "\n") + bytes_table(all) + tally(fits);
+    return Output(subject(record) + "\n") + bytes_table(all) + tally(record, fits);
   }
   std::string text = subject(record) + "\n";
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -108,7 +112,8 @@ Output explained(const ExplainRecord& record, TableFormat format) {
     text += fmt::format("\n{}{}  {}\n", name, fits ? "" : "\n", launched);
     text += to_text(all[i], text_width());
   }
-  return text + "\n" + folded(tally(fits)) + folded(left_open(record, fits));
+  const std::string end = folded(tally(record, fits)) + folded(left_open(record, fits));
+  return text + (end.empty() ? "" : "\n") + end;
 }
 
 }  // namespace tilescope::cli

@@ -4,6 +4,7 @@
 
 #include "analysis/cli/emulate/emulate.hpp"
 #include "analysis/cli/output.hpp"
+#include "analysis/cli/text_table.hpp"
 #include "analysis/report/sections/checks/emulated_lines.hpp"
 #include "common/number_format.hpp"
 
@@ -41,19 +42,22 @@ Output emulation_text(const KernelMeasurement& kernel, bool races) {
   const double read = kernel.measured.at("sm_l2_read_bytes"),
                written = kernel.measured.at("sm_l2_write_bytes");
   const auto must = static_cast<double>(emulated.must_read_bytes + emulated.must_write_bytes);
-  std::string text = fmt::format("{} [grid {}, block {}]{}\n", kernel.name,
-                                 fmt::join(kernel.launch.grid, "x"), fmt::join(kernel.launch.block, "x"),
-                                 emulated.completed ? "" : ", broken off: bytes up to there");
-  text += fmt::format("  SM<->L2: {} read, {} written\n", format_bytes(read), format_bytes(written));
+  std::string text =
+      wrapped(fmt::format("{} [grid {}, block {}]{}", kernel.name, fmt::join(kernel.launch.grid, "x"),
+                          fmt::join(kernel.launch.block, "x"),
+                          emulated.completed ? "" : ", broken off: bytes up to there"),
+              "  ");
+  const auto add = [&text](const std::string& sentence) { text += "  " + wrapped(sentence, "    "); };
+  add(fmt::format("SM<->L2: {} read, {} written", format_bytes(read), format_bytes(written)));
   if (emulated.completed && must > 0) {
-    text += fmt::format("  different sectors: {} read, {} written; {} the bytes cross SM<->L2\n",
-                        format_bytes(static_cast<double>(emulated.must_read_bytes)),
-                        format_bytes(static_cast<double>(emulated.must_write_bytes)),
-                        format_ratio((read + written) / must));
+    add(fmt::format("different sectors: {} read, {} written; {} the bytes cross SM<->L2",
+                    format_bytes(static_cast<double>(emulated.must_read_bytes)),
+                    format_bytes(static_cast<double>(emulated.must_write_bytes)),
+                    format_ratio((read + written) / must)));
   }
-  for (const std::string& note : emulated.notes) text += "  " + note + "\n";
+  for (const std::string& note : emulated.notes) add(note);
   std::string findings = "\n";
-  for (const std::string& sentence : finding_sentences(emulated)) findings += sentence + "\n";
+  for (const std::string& sentence : finding_sentences(emulated)) findings += wrapped(sentence, "  ");
   if (emulated.findings.empty()) {
     findings += races ? "nothing found\n" : "nothing found; races are looked for with --races\n";
   }

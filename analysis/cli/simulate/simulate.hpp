@@ -153,6 +153,10 @@ Output pass_table(const RunEntry& run, Direction direction, const Machine& machi
 std::string predicted_line(const std::vector<RunEntry>& runs, Direction direction,
                            const std::vector<SimulateJob>& jobs, bool several_machines);
 
+/// Between which DRAM bytes nine of ten launches lie; nothing where no counters judged the model of the L2.
+std::string dram_interval_line(const std::vector<RunEntry>& runs, Direction direction,
+                               const std::vector<SimulateJob>& jobs, bool several_machines);
+
 /// What of the bytes at SM<->L2 belongs to no tile.
 std::string beside_tiles_lines(const RunEntry& run, Direction direction,
                                const std::vector<PlannedPass>& planned);

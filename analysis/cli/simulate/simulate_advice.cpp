@@ -80,8 +80,9 @@ Output advice_table(const std::string& kernel, const Advice& advice, Direction d
     if (format_seconds(direction_total(best, direction)->predicted->seconds) == format_seconds(time.seconds))
       advised = "nothing to gain: the kernel's own choice is predicted to be done as soon";
   }
-  return Output(table) + Output(fmt::format("  {} of {} choices replayed, ranked by {}\n  {}\n",
-                                            advice.replayed, advice.tried, ranked, advised));
+  const std::string tried =
+      fmt::format("{} of {} choices replayed, ranked by {}", advice.replayed, advice.tried, ranked);
+  return Output(table) + Output("  " + wrapped(tried, "    ") + "  " + wrapped(advised, "    "));
 }
 
 }  // namespace

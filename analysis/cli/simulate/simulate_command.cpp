@@ -173,6 +173,7 @@ SimulationOptions SimulateArguments::simulation_options(const std::vector<Machin
     how.ctas_per_sm = parse_integer_in("ctas-per-sm", *ctas_per_sm, 1, most);
   }
   how.replay = !closed_form_only;
+  how.dram_intervals = true;
   how.l2_curve = curve;
   how.pages = parse_page_placement(pages);
   return how;

@@ -103,9 +103,10 @@ std::string options_text(const RunEntry& run) {
 
 std::string winners_text(const std::vector<RunEntry>& front, bool replayed) {
   const std::string first = options_text(front.front());
-  if (!replayed) return fmt::format("  least SM<->L2: {}\n", first);
-  if (front.size() == 1) return fmt::format("  least at both boundaries: {}\n", first);
-  return fmt::format("  least SM<->L2: {}\n  least DRAM:    {}\n", first, options_text(front.back()));
+  const auto line = [](const std::string& sentence) { return "  " + wrapped(sentence, "    "); };
+  if (!replayed) return line("least SM<->L2: " + first);
+  if (front.size() == 1) return line("least at both boundaries: " + first);
+  return line("least SM<->L2: " + first) + line("least DRAM: " + options_text(front.back()));
 }
 
 /// @throws BadInput where the kernel refuses the problem
@@ -142,7 +143,9 @@ std::string where_tiles_are(const Kernel& kernel, const ByteTuning& tuning) {
   const bool others = std::any_of(tuning.front.begin(), tuning.front.end(), [&tuning](const RunEntry& run) {
     return !(main_pass(run).tile == main_pass(tuning.own).tile);
   });
-  return others ? "  tiles other than its own are in builds with -D TILESCOPE_TUNER=ON alone\n" : "";
+  return others ? "  " + wrapped("tiles other than its own are in builds with -D TILESCOPE_TUNER=ON alone",
+                                 "    ")
+                : "";
 }
 
 /// The front, fewest bytes at SM<->L2 first, and how far the kernel's own choice is from it.

@@ -22,6 +22,15 @@ namespace {
 
 bool for_gpus(const Kernel& kernel) { return kernel.launch_shape != nullptr; }
 
+/// What tells a run from the others.
+std::string label_of(const std::vector<RunEntry>& runs, std::size_t i, const std::vector<SimulateJob>& jobs,
+                     bool several_machines) {
+  if (!several_machines) return runs[i].kernel;
+  const bool several_kernels =
+      std::ranges::any_of(runs, [&runs](const RunEntry& run) { return run.kernel != runs.front().kernel; });
+  return (several_kernels ? runs[i].kernel + " on " : "") + jobs[i].machine->name;
+}
+
 /// Why no kernel of a GPU has a predicted time.
 std::string unpredicted_line(const std::vector<SimulateJob>& jobs, Direction direction) {
   std::vector<std::string> whys;
@@ -318,17 +327,29 @@ std::string bound_lines(const RunEntry& run, Direction direction, Algorithm algo
   return text;
 }
 
+std::string dram_interval_line(const std::vector<RunEntry>& runs, Direction direction,
+                               const std::vector<SimulateJob>& jobs, bool several_machines) {
+  std::string known;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const std::optional<PassRecord> total = direction_total(runs[i], direction);
+    if (!total || !total->simulated || !total->simulated->dram_read_interval) continue;
+    const auto& [least_read, most_read] = *total->simulated->dram_read_interval;
+    const auto& [least_written, most_written] = *total->simulated->dram_write_interval;
+    known +=
+        fmt::format("{} {} {} ... {}", known.empty() ? "" : ",", label_of(runs, i, jobs, several_machines),
+                    format_bytes(static_cast<double>(least_read + least_written)),
+                    format_bytes(static_cast<double>(most_read + most_written)));
+  }
+  return known.empty() ? "" : "  " + wrapped("DRAM, 90 % of an H200's launches within:" + known, "    ");
+}
+
 std::string predicted_line(const std::vector<RunEntry>& runs, Direction direction,
                            const std::vector<SimulateJob>& jobs, bool several_machines) {
   std::string known, unknown, within;
-  const bool several_kernels =
-      std::ranges::any_of(runs, [&runs](const RunEntry& run) { return run.kernel != runs.front().kernel; });
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const std::optional<PassRecord> total = direction_total(runs[i], direction);
     if (!total) continue;
-    const std::string label = !several_machines ? runs[i].kernel
-                              : several_kernels ? runs[i].kernel + " on " + jobs[i].machine->name
-                                                : jobs[i].machine->name;
+    const std::string label = label_of(runs, i, jobs, several_machines);
     if (!total->predicted) {
       unknown += (unknown.empty() ? "; bound only: " : ", ") + label;
       continue;

@@ -24,6 +24,12 @@ double sm_l2_bytes(const PassRecord& pass) { return static_cast<double>(pass.clo
 double must_move(const PassRecord& pass) { return static_cast<double>(pass.closed_form->compulsory_bytes()); }
 double dram_bytes(const PassRecord& pass) { return static_cast<double>(pass.simulated->dram_bytes()); }
 
+/// "240 MB ... 285 MB"
+Cell interval_text(const std::array<std::int64_t, 2>& interval) {
+  return fmt::format("{} ... {}", format_bytes(static_cast<double>(interval[0])),
+                     format_bytes(static_cast<double>(interval[1])));
+}
+
 using CellOf = std::function<Cell(const PassRecord&)>;
 
 /// Empty for a total, which has no tile, no residency and no hit rate of its own.
@@ -53,6 +59,10 @@ class PassRows {
   bool replayed() const { return passes_.front().simulated.has_value(); }
   /// Whether DRAM reads of each pass have a range.
   bool random_pages() const { return replayed() && passes_.front().simulated->dram_read_range.has_value(); }
+
+  bool has_intervals() const {
+    return replayed() && passes_.front().simulated->dram_read_interval.has_value();
+  }
 
   void add(const std::string& heading, const CellOf& cell) {
     rows_[0].emplace_back(heading);
@@ -109,7 +119,15 @@ void add_byte_rows(PassRows& table, const std::vector<PlannedPass>& planned) {
       table.add(end == 0 ? "DRAM read, least" : "DRAM read, most",
                 pass_only([end](const Pass& c) { return in_bytes((*c.simulated->dram_read_range)[end]); }));
     }
+    if (table.has_intervals()) {
+      table.add("DRAM read, 90 % within",
+                [](const Pass& c) { return interval_text(*c.simulated->dram_read_interval); });
+    }
     table.add("DRAM written, simulated", simulated(&SimulatedBytes::dram_write_bytes));
+    if (table.has_intervals()) {
+      table.add("DRAM written, 90 % within",
+                [](const Pass& c) { return interval_text(*c.simulated->dram_write_interval); });
+    }
     table.add("L2 hit rate", pass_only([](const Pass& c) { return as_percent(c.simulated->hit_rate, 2); }));
   }
   table.add("must read", closed(&ClosedFormBytes::compulsory_read_bytes));
@@ -264,7 +282,8 @@ Output comparison_table(const std::vector<RunEntry>& runs, const std::vector<Sim
       table.rows.push_back(comparison_row(runs[i], direction, *total, jobs[i], several_machines));
     }
     if (table.rows.size() > 1) output += table;
-    output += Output(predicted_line(runs, direction, jobs, several_machines));
+    output += Output(predicted_line(runs, direction, jobs, several_machines) +
+                     dram_interval_line(runs, direction, jobs, several_machines));
   }
   return output;
 }

@@ -10,6 +10,10 @@ namespace {
 
 void add(std::int64_t& sum, std::int64_t pass) { sum += pass; }
 
+void add(std::array<std::int64_t, 2>& sum, const std::array<std::int64_t, 2>& pass) {
+  for (std::size_t end = 0; end < sum.size(); ++end) sum[end] += pass[end];
+}
+
 // Defined below the parts that it adds, and declared above MeasuredBytes, whose members are optional too.
 template <typename Part>
 void add(std::optional<Part>& sum, const std::optional<Part>& pass);
@@ -24,6 +28,8 @@ void add(SimulatedBytes& sum, const SimulatedBytes& pass) {
   sum.sm_l2_write_bytes += pass.sm_l2_write_bytes;
   sum.dram_read_bytes += pass.dram_read_bytes;
   sum.dram_write_bytes += pass.dram_write_bytes;
+  add(sum.dram_read_interval, pass.dram_read_interval);
+  add(sum.dram_write_interval, pass.dram_write_interval);
 }
 
 void add(MeasuredBytes& sum, const MeasuredBytes& pass) {
@@ -71,6 +77,7 @@ std::optional<PassRecord> direction_total(const RunEntry& run, Direction directi
   total.tile = kUnknownTile;
   total.closed_form = ClosedFormBytes{};
   total.simulated = SimulatedBytes{};
+  total.simulated->dram_read_interval = total.simulated->dram_write_interval = {0, 0};
   total.measured = MeasuredBytes{0, 0, 0, 0, {}, 0};
   total.time = TimeRecord{};
   total.predicted = PredictedTime{};

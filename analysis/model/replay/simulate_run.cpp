@@ -3,6 +3,7 @@
 
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/counts/what_ran.hpp"
+#include "analysis/model/replay/dram_intervals.hpp"
 #include "analysis/model/replay/spilled_registers.hpp"
 #include "analysis/model/replay/traffic_simulator.hpp"
 #include "analysis/model/time/pass_time.hpp"
@@ -185,6 +186,8 @@ RunEntry simulate_run(const Kernel& kernel, const AttentionProblem& problem,
     if (program.grid.order != TileOrder::row_major) run.order = program.grid.order;
     if (program.scan != Scan::ascending) run.scan = program.scan;
   }
+  const bool judged = kernel.launch_shape != nullptr && machine.split_l2() && !options.l2_bytes;
+  if (options.replay && options.dram_intervals && judged) add_dram_intervals(run);
   return run;
 }
 

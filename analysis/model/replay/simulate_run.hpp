@@ -21,8 +21,10 @@ struct SimulationOptions {
       std::nullopt;  // of registers; default: what the kernel says
   /// Where the tensors lie. An L2 that is simulated as LRU knows no addresses, and moves the same.
   PagePlacement pages = PagePlacement::contiguous;
-  bool replay = true;                     // without, closed forms alone
-  bool predict = true;                    // the passes' times too, where the kernel's structure is known
+  bool replay = true;   // without, closed forms alone
+  bool predict = true;  // the passes' times too, where the kernel's structure is known
+  /// DRAM bytes of a GPU kernel have intervals, where counters judged the replay of the machine's L2.
+  bool dram_intervals = false;
   bool l2_curve = false;                  // DRAM bytes of LRU caches of every size as well
   std::function<void()> on_retired = {};  // after each replayed CTA, for progress
 };

@@ -15,22 +15,27 @@
 namespace tilescope {
 namespace {
 
-/// What a multiprocessor takes for a kv tile, and for head dimensions of at most so much. [us, of an H200:
+/// What a multiprocessor takes for a kv tile, for head dimensions of at most so much. [us, of an H200:
 /// NOTES.md]
-double forward_step(int head_dim, Flash3Height height) {
-  struct Row {
-    int head_dim;
-    double step;
-  };
+struct ForwardStep {
+  int head_dim;
+  double few;   // of CTAs that do not fill the device
+  double many;  // which share the L2's rate, and have other q tiles before and behind
+};
+double forward_step(int head_dim, Flash3Height height, bool many) {
   // At 72 the rows of K and V are 144 bytes, and bound it.
-  constexpr Row kWhole[] = {{64, 0.90},  {72, 1.61},  {80, 1.39},  {96, 1.32},  {112, 1.35},
-                            {128, 1.48}, {160, 0.87}, {192, 0.97}, {224, 1.06}, {256, 1.20}};
-  constexpr Row kHalf[] = {{64, 1.02}, {72, 1.55}, {80, 1.18}, {96, 1.31}, {128, 1.48}};
-  constexpr Row kLow[] = {{64, 0.59}, {96, 0.97}, {128, 1.01}, {192, 0.55}, {256, 0.95}};
+  constexpr ForwardStep kWhole[] = {
+      {64, 0.90, 0.90},  {72, 1.28, 1.53},  {80, 1.38, 1.32},  {96, 1.35, 1.20},  {112, 1.38, 1.32},
+      {128, 1.28, 1.32}, {160, 0.89, 0.85}, {192, 0.87, 0.96}, {224, 1.03, 1.11}, {256, 1.30, 1.36}};
+  constexpr ForwardStep kHalf[] = {
+      {64, 1.02, 1.02}, {72, 1.21, 1.45}, {80, 1.42, 1.22}, {96, 1.32, 1.20}, {128, 1.40, 1.36}};
+  constexpr ForwardStep kLow[] = {{64, 0.59, 0.59},  {72, 0.80, 1.33},  {80, 0.96, 0.93},  {96, 0.91, 0.88},
+                                  {112, 0.85, 0.94}, {128, 0.84, 0.79}, {160, 0.74, 0.65}, {192, 0.77, 0.63},
+                                  {224, 0.91, 0.86}, {256, 0.80, 0.93}};
   const auto step_of = [&](const auto& rows) {
-    return std::find_if(std::begin(rows), std::end(rows),
-                        [&](const Row& row) { return head_dim <= row.head_dim; })
-        ->step;
+    const auto row = std::find_if(std::begin(rows), std::end(rows),
+                                  [&](const ForwardStep& step) { return head_dim <= step.head_dim; });
+    return many ? row->many : row->few;
   };
   if (height == Flash3Height::low) return step_of(kLow);
   const bool has_half = flash3_forward_shape(head_dim, Flash3Height::half) != flash3_forward_shape(head_dim);
@@ -42,12 +47,13 @@ struct ForwardCosts {
   TileShape tile;
   double step, ends;  // of a kv tile, of a q tile besides
 };
-ForwardCosts forward_costs(const AttentionProblem& problem, Flash3Height height) {
+/// @param many  whether there are more CTAs than multiprocessors
+ForwardCosts forward_costs(const AttentionProblem& problem, Flash3Height height, bool many) {
   const int head_dim = static_cast<int>(problem.head_dim);
   const TileShape tile = flash3_forward_tile(problem, height);
   if (!is_fp8(problem.dtype)) {
     constexpr double kEnds = 3.3;
-    return {tile, forward_step(head_dim, height), kEnds};
+    return {tile, forward_step(head_dim, height, many), kEnds};
   }
   if (head_dim > 128) return {tile, 1.55, 3.4};
   if (head_dim > 64) return {tile, 1.22, 1.3};
@@ -75,21 +81,23 @@ double end_of_forward(const AttentionProblem& problem, const Flash3ForwardWay& w
   // split and each KiB that it writes, of the pass that combines
   constexpr double kBase = 4.6, kMasked = 0.13, kPart = 0.3, kWriteKiB = 0.021, kCombine = 2.9,
                    kCombineMB = 0.93;
-  const ForwardCosts of = forward_costs(problem, way.height);
   const VisibleBand band = problem.band();
   const std::int64_t heads = problem.batch * (way.packed ? problem.heads_kv : problem.heads);
   const int rows_of_head = band.seqlen_q * static_cast<int>(way.packed ? problem.group_size() : 1);
+  const int blocks = ceil_div(rows_of_head, flash3_forward_tile(problem, way.height).block_m);
+  const bool many = heads * way.splits * blocks > kHopperMultiprocessors;
+  const ForwardCosts of = forward_costs(problem, way.height, many);
   const int heads_together =
       way.packed && flash3_interleaves_heads(problem) ? static_cast<int>(problem.group_size()) : 1;
   const bool split = way.splits > 1;
   const double row_bytes = 4.0 * static_cast<double>(problem.head_dim);
   const double ends = of.ends + (split ? kPart + kWriteKiB * of.tile.block_m * row_bytes / 1024 : 0.0);
   const Grid grid{
-      .num_blocks = ceil_div(rows_of_head, of.tile.block_m),
+      .num_blocks = blocks,
       .num_heads = static_cast<int>(heads) * way.splits,
       .swizzled_heads = way.splits * ceil_div(flash3_forward_swizzle(problem, of.tile), heads_together),
       .order = problem.masked() ? TileOrder::head_swizzled : TileOrder::row_major,
-      .longest_is_last = true};
+      .last_block_first = true};
   const TileShape queries{of.tile.block_m / heads_together, of.tile.block_n};
   std::vector<double> costs;
   for (int block = 0; block < grid.num_blocks; ++block) {

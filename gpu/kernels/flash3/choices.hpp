@@ -33,8 +33,13 @@ struct Flash3BackwardWay {
 /// The splits and the L2 swizzle with which the backward pass ends first, by a hundredth at least. Of many
 /// tiles none ends much later; persistent CTAs take one head after the other.
 Flash3BackwardWay flash3_backward_way(const AttentionProblem& problem);
-/// The same of the ordered pass; a swizzle of 0: CTAs come in the order of the other passes.
-Flash3BackwardWay flash3_ordered_way(const AttentionProblem& problem);
+/// The same of the ordered pass.
+struct Flash3OrderedWay {
+  int splits = 1;
+  int swizzled_heads = 0;       // 0: CTAs come in the order of the other passes
+  bool shortest_first = false;  // see ProgramOptions::ordered_shortest_first
+};
+Flash3OrderedWay flash3_ordered_way(const AttentionProblem& problem);
 
 /// Whether queries see so few keys, on the mean, that CTAs are persistent for it.
 bool flash3_sees_few_keys(const AttentionProblem& problem);

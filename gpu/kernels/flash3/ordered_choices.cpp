@@ -16,23 +16,28 @@ TileShape ordered_tile(const AttentionProblem& problem) {
   return flash3_backward_shape(static_cast<int>(problem.head_dim), true).tile;
 }
 
-/// As many heads side by side as keep the device busy with so many splits, or as the forward pass has; 0: one
-/// after the other.
-int ordered_swizzle(const AttentionProblem& problem, int splits) {
+/// As many heads side by side as keep the device busy with so many splits.
+int busy_heads(const AttentionProblem& problem, int splits) {
   const TileShape tile = ordered_tile(problem);
   const std::int64_t busy = std::min<std::int64_t>(num_n_blocks(problem.band(), tile) * splits,
                                                    num_m_blocks(problem.band(), tile) * problem.group_size() *
                                                        dq_slots(problem, tile).count);  // of a key/value head
-  const std::int64_t heads =
-      std::min<std::int64_t>((kHopperMultiprocessors + busy - 1) / busy, problem.batch * problem.heads_kv);
-  if (!problem.masked()) return heads > 1 ? static_cast<int>(heads) : 0;
-  return std::max(static_cast<int>(heads),
-                  flash3_forward_swizzle(problem, flash3_forward_shape(problem).tile));
+  return static_cast<int>(
+      std::min<std::int64_t>((kHopperMultiprocessors + busy - 1) / busy, problem.batch * problem.heads_kv));
+}
+
+/// Those, or as many as the forward pass has; 0: one after the other.
+int ordered_swizzle(const AttentionProblem& problem, int splits) {
+  // Twice as many, so that a CTA waits for fewer others.
+  const int heads = static_cast<int>(
+      std::min<std::int64_t>(2 * busy_heads(problem, splits), problem.batch * problem.heads_kv));
+  if (!problem.masked()) return heads > 1 ? heads : 0;
+  return std::max(heads, flash3_forward_swizzle(problem, flash3_forward_shape(problem).tile));
 }
 
 /// When the pass ends, its CTAs in the order in which they are issued: each waits for those before it that
 /// add to the same slot of dQ. [rows x columns]
-double end_in_turn(const AttentionProblem& problem, const Flash3BackwardWay& way) {
+double end_in_turn(const AttentionProblem& problem, const Flash3OrderedWay& way) {
   constexpr int kEndsOfATile = 200, kSumsOfATile = 50, kPassOfSums = 200;  // rows; NOTES.md
   constexpr double kHop = 0.5;  // of a step: until the next CTA has seen that dQ is there
   const TileShape tile = ordered_tile(problem);
@@ -68,22 +73,52 @@ double end_in_turn(const AttentionProblem& problem, const Flash3BackwardWay& way
   return queue.end() + (way.splits > 1 ? kPassOfSums * tile.block_n : 0);
 }
 
-Flash3BackwardWay choose_ordered(const AttentionProblem& problem) {
+/// Under a causal mask the CTA of a late kv tile has few queries of each head of its group, and waits at each
+/// head for the early ones. Where the late ones come first nobody waits long, but the longest CTAs begin
+/// last: that is a small part of all the work, if heads are many. Source: FlashAttention-4's deterministic
+/// backward pass issues CTAs so (shortest processing time first).
+bool pays_shortest_first(const AttentionProblem& problem) {
+  constexpr int kLeastOfAll = 10;  // longest CTAs in the work of an SM
+  if (!problem.masked() || problem.group_size() == 1) return false;
+  const TileShape tile = ordered_tile(problem);
+  const VisibleBand band = problem.band();
+  int all = 0, longest = 0;  // of a head
+  for (int block = 0; block < num_n_blocks(band, tile); ++block) {
+    const int steps = q_tiles(band, tile, block).count();
+    all += steps;
+    longest = std::max(longest, steps);
+  }
+  return problem.batch * problem.heads_kv * all >=
+         std::int64_t{kLeastOfAll} * kHopperMultiprocessors * longest;
+}
+
+/// Else it waits less where each head of the group has a CTA of its own, and sums of dK and dV are little
+/// beside the work of many queries a key.
+bool pays_a_head_a_cta(const AttentionProblem& problem) {
+  constexpr std::int64_t kQueriesOfAKey = 2048;
+  return problem.masked() && problem.group_size() > 1 &&
+         problem.visible_pairs() >= kQueriesOfAKey * problem.batch * problem.heads * problem.seqlen_k;
+}
+
+Flash3OrderedWay choose_ordered(const AttentionProblem& problem) {
   constexpr double kShareOfWhole = 0.95;  // of the time of unshared tiles, which sharing is to take
   constexpr std::int64_t kManySteps = 100'000, kMostSteps = 1'500'000;  // of many none ends much later
   const TileShape tile = ordered_tile(problem);
-  if (!dq_slots(problem, tile).in_turn()) {
-    const Flash3BackwardWay fused = flash3_backward_way(problem);
-    return {fused.splits, problem.masked() ? fused.swizzled_heads : 0};
+  const Flash3BackwardWay fused = flash3_backward_way(problem);
+  if (!dq_slots(problem, tile).in_turn()) return {fused.splits, problem.masked() ? fused.swizzled_heads : 0};
+  if (pays_shortest_first(problem)) return {1, fused.swizzled_heads, true};
+  if (pays_a_head_a_cta(problem)) {
+    const auto group = static_cast<int>(problem.group_size());
+    return {group, busy_heads(problem, group)};
   }
-  Flash3BackwardWay best{1, ordered_swizzle(problem, 1)};
+  Flash3OrderedWay best{1, ordered_swizzle(problem, 1)};
   const std::int64_t tiles = problem.batch * problem.heads_kv * num_n_blocks(problem.band(), tile);
   const std::int64_t steps = tiles * problem.group_size() * num_m_blocks(problem.band(), tile);
   if (is_fp8(problem.dtype) || tiles >= 2 * kHopperMultiprocessors || steps > kMostSteps) return best;
   double first = kShareOfWhole * end_in_turn(problem, best);
   for (const int splits : {2, 3, 4, 5, 6, 7, 8, 12, 16}) {
     if (splits > 5 && steps > kManySteps) break;
-    const Flash3BackwardWay way{splits, ordered_swizzle(problem, splits)};
+    const Flash3OrderedWay way{splits, ordered_swizzle(problem, splits)};
     const double end = end_in_turn(problem, way);
     if (end >= first) continue;
     first = end;
@@ -94,8 +129,8 @@ Flash3BackwardWay choose_ordered(const AttentionProblem& problem) {
 
 }  // namespace
 
-Flash3BackwardWay flash3_ordered_way(const AttentionProblem& problem) {
-  return remembered<Flash3BackwardWay, choose_ordered>(problem);
+Flash3OrderedWay flash3_ordered_way(const AttentionProblem& problem) {
+  return remembered<Flash3OrderedWay, choose_ordered>(problem);
 }
 
 }  // namespace tilescope

@@ -49,10 +49,12 @@ template <auto kShape, typename Arguments>
 __device__ __forceinline__ TileRange q_tiles_seen(const Arguments& args, int n_block) {
   return q_tiles(seen_band(args), kShape.tile, n_block);
 }
-/// The kv tiles in front of one, of those that a q tile sees.
+/// The kv tiles that are issued in front of one, of those that a q tile sees.
 template <auto kShape, typename Arguments>
 __device__ __forceinline__ int kv_tiles_before(const Arguments& args, int n_block, int m_block) {
-  return n_block - kv_tiles(seen_band(args), kShape.tile, m_block).begin;
+  const TileRange seen = kv_tiles(seen_band(args), kShape.tile, m_block);
+  if (kShape.ordered && args.grid.descends()) return seen.end - 1 - n_block;
+  return n_block - seen.begin;
 }
 
 /// Forward: gives a warpgroup's scores the scale's sign, and what its 64 queries do not see becomes -inf.

@@ -38,13 +38,19 @@ __device__ __forceinline__ int claim(int* word) {
       : "memory");
   return before;
 }
-/// Until that many have; what they wrote is then there.
-__device__ __forceinline__ void wait_for_count(const int* count, int enough) {
+/// How many have; what they wrote is there.
+__device__ __forceinline__ int count_at(const int* count) {
   int counted;
-  do {
-    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(counted) : "l"(count) : "memory");
-  } while (counted < enough);
-  asm volatile("fence.proxy.async.global;" ::: "memory");
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];\nfence.proxy.async.global;"
+               : "=r"(counted)
+               : "l"(count)
+               : "memory");
+  return counted;
+}
+/// Until that many have.
+__device__ __forceinline__ void wait_for_count(const int* count, int enough) {
+  while (count_at(count) < enough) {
+  }
 }
 
 }  // namespace tilescope::gpu::sm90

@@ -90,6 +90,11 @@ TEST_CASE("measured sweeps tell how far model and measurement differ, and how th
   CHECK(contains(markdown, "| +25.000 % | +100.000 % | 4.0 |"));
   CHECK(contains(markdown, "| does not | 3 | 0.0 % | 2 of 3 | 2 of 3 | +50.0 % |"));
   CHECK(contains(markdown, "| forward | 1 | 2K ... 8K | 2.000 ... 2.000 | 0.000 |"));
+  constexpr const char* kWhyBelow = "Below 1.00x a launch found inputs in an L2 that was not cold.";
+  for (RunEntry& run : runs) run.problem.batch = 1;
+  CHECK_FALSE(contains(to_markdown(make_report({{fixed_record(runs)}}), "f"), kWhyBelow));
+  runs[1].passes.front().measured->dram_read_bytes = 500;
+  CHECK(contains(to_markdown(make_report({{fixed_record(runs)}}), "f"), kWhyBelow));
 }
 
 /// A forward run whose one pass reads so many bytes from DRAM, on the model or on a device.

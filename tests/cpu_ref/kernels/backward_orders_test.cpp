@@ -88,18 +88,23 @@ TEST_CASE("sums of dQ that the first kv tile stores are those that are cleared a
   }
 }
 
-/// Queries of which the last ones alone see keys.
-AttentionProblem problem_of_few_busy_queries(std::int64_t seqlen_k) {
-  return {.heads = 4, .heads_kv = 2, .seqlen_q = 26000, .seqlen_k = seqlen_k, .head_dim = 64, .causal = true};
+/// Of twenty kv tiles of 32 keys, which two slots of dQ pay for.
+AttentionProblem problem_of_two_slots() {
+  return {.heads = 4, .heads_kv = 2, .seqlen_q = 4323, .seqlen_k = 630, .head_dim = 64, .causal = true};
 }
 
 TEST_CASE(
-    "as many slots of dQ pay as L2 holds, or as kv tiles wait for with them; there is one of many bytes") {
+    "slots of dQ are few where many heads or queries keep kv tiles apart, and there is one of many bytes") {
   const TileShape tile{64, 128};
   const auto slots = [&](const AttentionProblem& problem) { return dq_slots(problem, tile); };
-  CHECK(slots({.heads = 8, .seqlen_q = 679, .seqlen_k = 679, .head_dim = 192}) == DqSlots{6, 0});
+  CHECK(slots({.heads = 8, .seqlen_q = 679, .seqlen_k = 679, .head_dim = 192}) == DqSlots{6, DqSlots::kOwn});
   CHECK(slots({.heads = 8, .seqlen_q = 679, .seqlen_k = 120, .head_dim = 192}) == DqSlots{});
-  CHECK(slots(problem_of_few_busy_queries(380)) == DqSlots{2, 1});
+  CHECK(slots({.heads = 15, .heads_kv = 15, .seqlen_q = 45, .seqlen_k = 43712, .head_dim = 256}) ==
+        DqSlots{8, 3});
+  CHECK(slots({.heads = 150, .heads_kv = 150, .seqlen_q = 45, .seqlen_k = 43712, .head_dim = 256}) ==
+        DqSlots{1, 0});
+  CHECK(slots({.heads = 1, .seqlen_q = 45000, .seqlen_k = 43712, .head_dim = 256}) == DqSlots{4, 2});
+  CHECK(slots({.heads = 1, .seqlen_q = 450000, .seqlen_k = 43712, .head_dim = 256}) == DqSlots{1, 0});
   CHECK(slots({.batch = 64, .heads = 16, .seqlen_q = 8192, .seqlen_k = 8192, .head_dim = 128}) == DqSlots{});
   AttentionProblem window{
       .seqlen_q = 40000, .seqlen_k = 40000, .head_dim = 64, .window_left = 200, .window_right = 0};
@@ -112,7 +117,7 @@ TEST_CASE(
 }
 
 TEST_CASE("dQ of few slots, of which several kv tiles add to each in turn, is that of one") {
-  const AttentionProblem p = problem_of_few_busy_queries(180);
+  const AttentionProblem p = problem_of_two_slots();
   ProgramOptions options = ProgramOptions::with_tile({64, 32});
   const Kernel& kernel = cpu_kernels().back();
   TensorSet fused(p), ordered(p);
@@ -122,7 +127,7 @@ TEST_CASE("dQ of few slots, of which several kv tiles add to each in turn, is th
     options.backward = set == &fused ? BackwardOrder::fused : BackwardOrder::ordered;
     kernel.run(options, Direction::backward, *set, nullptr);
   }
-  CHECK(dq_slots(p, {64, 32}) == DqSlots{2, 2});
+  CHECK(dq_slots(p, {64, 32}) == DqSlots{2, 1});
   for (std::int64_t i = 0; i < fused[TensorName::dq].shape().elements(); ++i) {
     REQUIRE(ordered[TensorName::dq].get(i) ==
             doctest::Approx(fused[TensorName::dq].get(i)).epsilon(1e-5).scale(1e-2));

@@ -69,7 +69,7 @@ TEST_CASE("a 32-bit index, as GPU kernels have it, is decoded as a 64-bit one") 
                   .num_heads = 12,
                   .swizzled_heads = 5,
                   .order = TileOrder::head_swizzled,
-                  .longest_is_last = true,
+                  .last_block_first = true,
                   .ctas_per_wave = 4};
   for (CtaHeads counted : {CtaHeads::query, CtaHeads::kv}) {
     for (int index = 0; index < grid.size(); ++index) {

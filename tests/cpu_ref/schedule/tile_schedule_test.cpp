@@ -147,8 +147,8 @@ TEST_CASE("a part of a tile is computed exactly when it holds a visible entry, s
 TEST_CASE("every order issues every CTA once") {
   for (TileOrder order : {TileOrder::row_major, TileOrder::longest_first, TileOrder::head_swizzled}) {
     for (int section : {1, 2, 3, 5, 8}) {
-      for (bool longest_is_last : {false, true}) {
-        const Grid grid{7, 5, section, order, longest_is_last};
+      for (bool last_block_first : {false, true}) {
+        const Grid grid{7, 5, section, order, last_block_first};
         std::set<std::pair<int, int>> seen;
         for (std::int64_t i = 0; i < grid.size(); ++i) {
           const WorkItem item = grid.item(i);

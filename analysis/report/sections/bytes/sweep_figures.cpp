@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "analysis/model/counts/lower_bounds.hpp"
+#include "analysis/model/counts/measured_bytes.hpp"
 #include "analysis/report/document/report_document.hpp"
 #include "analysis/report/figures/charts.hpp"
 #include "analysis/report/sections/report_sections.hpp"
@@ -160,6 +161,7 @@ std::string comparison_at(const Sweep& sweep, std::int64_t x, ValueOf x_of, cons
 std::string flash_at_dram(const std::vector<Sweep>& sweeps) {
   std::set<std::string_view> kernels;
   std::vector<double> ratios;
+  bool found_in_l2 = false;
   for (const Sweep& sweep : sweeps) {
     for (const SweepSeries& series : sweep.series) {
       if (series.points.front()->algorithm != Algorithm::flash2) continue;
@@ -168,15 +170,19 @@ std::string flash_at_dram(const std::vector<Sweep>& sweeps) {
         if (!ratio) continue;
         kernels.insert(run->run->kernel);
         ratios.push_back(*ratio);
+        found_in_l2 |= *ratio < 1 && std::ranges::any_of(run->passes, [run](const PassRecord* pass) {
+          return too_few_reads(*run->run, *pass).has_value();
+        });
       }
     }
   }
   if (ratios.empty()) return "";
   const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
   const std::string low = format_ratio(*least), high = format_ratio(*most);
-  return fmt::format(" At DRAM {} move{} {}{} what {} must.", fmt::join(kernels, " and "),
+  return fmt::format(" At DRAM {} move{} {}{} what {} must.{}", fmt::join(kernels, " and "),
                      kernels.size() == 1 ? "s" : "", low, low == high ? "" : " ... " + high,
-                     kernels.size() == 1 ? "it" : "they");
+                     kernels.size() == 1 ? "it" : "they",
+                     found_in_l2 ? " Below 1.00x a launch found inputs in an L2 that was not cold." : "");
 }
 
 /// The largest x that both standard and flash2 have, or 0.

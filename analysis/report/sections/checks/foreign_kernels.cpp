@@ -2,11 +2,13 @@
 // Kernels of other commands: what `profile -- COMMAND` measured of them, and which programs explain it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
 #include <vector>
 
+#include "analysis/explain/answer.hpp"
 #include "analysis/explain/explain_record.hpp"
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/counts/run_summary.hpp"
@@ -31,12 +33,14 @@ std::string with_tile(const ProgramFit& program, const char* before) {
   return tile.empty() ? program_text(program) : program_text(program) + before + tile;
 }
 
-/// The programs that do as well as the first; empty for none.
+/// Some of the programs that do as well as the first; empty for none.
 std::string others_text(const KernelFit& fit) {
+  constexpr std::size_t kShown = 2;
   std::string text;
-  for (std::size_t i = 1; i < fit.programs.size(); ++i) {
+  for (std::size_t i = 1; i < std::min(kShown, fit.programs.size()); ++i) {
     text += (i > 1 ? "; " : "") + with_tile(fit.programs[i], ", ");
   }
+  if (fit.programs.size() > kShown) text += fmt::format("; {} more", fit.programs.size() - kShown);
   return text;
 }
 
@@ -58,8 +62,10 @@ std::string residual_text(std::int64_t residual, double measured) {
 std::vector<std::string> causes_of(const KernelFit& fit) {
   std::vector<std::string> causes;
   for (const NamedCause& cause : fit.causes) {
-    causes.push_back(fmt::format("{} {} {}", cause.name, format_bytes(static_cast<double>(cause.bytes)),
-                                 cause.reads ? "read" : "written"));
+    const std::string bytes = format_bytes(static_cast<double>(cause.bytes));
+    causes.push_back(cause.name == "spills" || cause.name == "spills read back"
+                         ? fmt::format("{} of spills {}", bytes, cause.reads ? "read back" : "written")
+                         : fmt::format("{} {} {}", cause.name, bytes, cause.reads ? "read" : "written"));
   }
   return causes;
 }
@@ -86,22 +92,41 @@ std::string programs_text(const KernelFit& fit) {
     text += fmt::format(", **{}**", fit.programs.front().tile_text());
   }
   if (const std::string others = others_text(fit); !others.empty()) text += "; as good: " + others;
-  if (fit.chance) text += fmt::format("; {} by chance", chance_text(*fit.chance));
+  constexpr double kWorthSaying = 1e-3;
+  if (fit.chance >= kWorthSaying) text += fmt::format("; {} by chance", chance_text(*fit.chance));
   return fit.other_heads ? text + "; " + other_heads_text(fit) : text;
 }
 
-/// A row a kernel: the program with its tile, the bytes of both sides with what is left over, the causes.
+std::string multiple_text(const LaunchAnswer& answer, Boundary boundary) {
+  const std::optional<double> multiple = answer.multiple(boundary);
+  return multiple ? format_ratio(*multiple) : "-";
+}
+
+/// "tiles of 256 x 64: 1.619 GB", which are bytes at SM<->L2, or "-"
+std::string advice_text(const LaunchAnswer& answer) {
+  if (answer.next_steps.empty()) return "-";
+  const NextStep& step = answer.next_steps.front();
+  return fmt::format("{}: {}{}", step.action, format_bytes(static_cast<double>(step.bytes_then)),
+                     step.boundary == Boundary::dram ? " at DRAM" : "");
+}
+
+/// A row a kernel: the program with its tile, what it moves over what it must, the bytes of both sides with
+/// what is left over, the causes, and what would help.
 Table explanation_table(const ExplainRecord& record) {
+  const std::vector<KernelFit> fits = explain(record);
+  const std::vector<LaunchAnswer> all = answers(record, fits);
   Table table{"",
               {{"kernel"},
                {"program, block_m x block_n"},
+               {"SM<->L2 x must", true},
+               {dram_reads_alone(all) ? "DRAM read x must" : "DRAM x must", true},
                {"read", true},
                {"left over"},
                {"written", true},
                {"left over"},
-               {"counted causes"}},
+               {"counted causes"},
+               {"would help, SM<->L2"}},
               {}};
-  const std::vector<KernelFit> fits = explain(record);
   for (std::size_t i = 0; i < fits.size(); ++i) {
     const KernelGroup& kernel = record.kernels[i];
     const KernelFit& fit = fits[i];
@@ -110,9 +135,11 @@ Table explanation_table(const ExplainRecord& record) {
     std::string causes = fmt::format("{}", fmt::join(causes_of(fit), ", "));
     for (const std::string& hint : fit.hints) causes += (causes.empty() ? "" : "; ") + hint;
     table.rows.push_back({fmt::format("`{}` {}", short_kernel_name(kernel.name), grid_text(kernel)),
-                          programs_text(fit), format_bytes(read),
+                          programs_text(fit), multiple_text(all[i], Boundary::sm_l2),
+                          multiple_text(all[i], Boundary::dram), format_bytes(read),
                           residual_text(fit.read_residual_bytes, read), format_bytes(written),
-                          residual_text(fit.write_residual_bytes, written), causes.empty() ? "-" : causes});
+                          residual_text(fit.write_residual_bytes, written), causes.empty() ? "-" : causes,
+                          advice_text(all[i])});
   }
   return table;
 }
@@ -133,7 +160,10 @@ std::optional<Section> explain_section(const std::vector<ExplainRecord>& records
           "depend. Left over: the measured bytes minus the counted causes minus the closed form. "
           "Explained: at most 0.02 % is left over on both sides (0.1 % by passes that touch each element "
           "once), and "
-          "of counts times random factors from 0.5 to 2 at most 2 % would be explained as well."}}};
+          "of counts times random factors from 0.5 to 2 at most 2 % would be explained as well (by chance; "
+          "under 0.1 % is not said). At DRAM a "
+          "launch "
+          "moves less than it must where the one before it left inputs in the L2."}}};
   for (const ExplainRecord& record : records) {
     std::string facts = describe(record.problem);
     for (const CollectionFacts& collection : record.collections) {

@@ -116,8 +116,8 @@ void add_roof_of_cuda_cores(std::vector<Roof>& roofs, const Subjects& subjects, 
   const Ceiling* const charted = find(chart.stated, CeilingKind::peak);
   if (peaks.empty() || (charted && charted->name == peaks.back()->name)) return;
   const Ceiling& peak = *peaks.back();
-  roofs.push_back({fmt::format("{} of CUDA cores {}", peak.name, flops_rate(peak.per_second)),
-                   peak.per_second, std::nullopt, !peak.measured, true, Color::olive});
+  roofs.push_back({fmt::format("CUDA cores {}", flops_rate(peak.per_second)), peak.per_second, std::nullopt,
+                   !peak.measured, true, Color::olive});
 }
 
 /// From the first standard kernel to the first flash2 kernel, at both boundaries.

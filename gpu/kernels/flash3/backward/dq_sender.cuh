@@ -39,6 +39,18 @@ struct DqRound {
   }
 };
 
+/// The flag of a q tile whose sums have been sent: others are told once they are there.
+struct DqToTell {
+  int* flag = nullptr;
+
+  __device__ __forceinline__ void tell() {
+    if (flag == nullptr) return;
+    sm90::wait_for_stores<0>();
+    sm90::count_up(flag);
+    flag = nullptr;
+  }
+};
+
 /// The semaphore of a q tile's dQ, or of a slot of it: what a kv tile does with its part, and when (DqStart).
 template <Flash3BackwardShape kShape, int kGroup>
 struct DqSemaphore {
@@ -66,13 +78,18 @@ struct DqSemaphore {
   __device__ __forceinline__ int before() const {
     return kv_tiles_before<kShape>(args, stream.n_block, m_block);
   }
-  /// While dQ is being computed: who is first has stored a step ago, as a rule.
-  __device__ __forceinline__ void begin() {
+  /// While dQ is being computed: who is in front has stored a step ago, as a rule.
+  /// @param sent  of the q tile before this one, of which others are told now
+  __device__ __forceinline__ void begin([[maybe_unused]] DqToTell& sent) {
     if constexpr (kShape.ordered) {
-      const int in_front = before();
+      const int in_front = before(), in_slot = args.dq_slots.before_in_slot(in_front);
       slot = args.dq_slots.slot(in_front);
-      stores = args.dq_slots.before_in_slot(in_front) == 0;
+      stores = in_slot == 0;
       find_place();
+      // Asked before the last stores are waited for, which takes as long.
+      const bool there = stores || sm90::count_at(flag()) >= in_slot;
+      sent.tell();
+      if (!there) sm90::wait_for_count(flag(), in_slot);
     } else if constexpr (!kShape.persistent) {
       stores = args.dq_flags && before() == 0;
       find_place();
@@ -82,9 +99,7 @@ struct DqSemaphore {
   /// Two launches of persistent CTAs could wait for each other's first kv tiles. There whoever comes claims
   /// the q tile, and others wait only for one that is storing.
   __device__ __forceinline__ void wait() {
-    if constexpr (kShape.ordered) {
-      if (!stores) sm90::wait_for_count(flag(), args.dq_slots.before_in_slot(before()));
-    } else if constexpr (kShape.persistent) {
+    if constexpr (kShape.persistent) {
       if (!args.dq_flags) return;
       find_place();
       const int state = sm90::claim(flag());
@@ -92,10 +107,10 @@ struct DqSemaphore {
       if (state == 1) sm90::wait_for_count(flag(), 2);
     }
   }
-  __device__ __forceinline__ void release() const {
+  __device__ __forceinline__ void release(DqToTell& sent) const {
     if (kShape.ordered ? args.dq_flags == nullptr : !stores) return;
-    sm90::wait_for_stores<0>();
-    sm90::count_up(flag());
+    sent.flag = flag();
+    if constexpr (!kShape.ordered) sent.tell();
   }
 };
 
@@ -112,10 +127,11 @@ __device__ __forceinline__ void send_dq(const Flash3BackwardArguments& args,
   };
   static_assert(kGroups * round.kStages > 1 || kBoxes == 1, "a box is given back when the next one is sent");
   [[maybe_unused]] auto visits = shared.visits();
+  DqToTell sent;
   each_tile<kShape>(args, shared, [&](const Flash3Stream<kShape>& stream, int head, int m_block) {
     if constexpr (kShape.tables) m_block = told_tile(visits);
     DqSemaphore<kShape, kSender> semaphore{args, stream, head, m_block};
-    semaphore.begin();
+    semaphore.begin(sent);
     const int first_query = m_block * kShape.tile.block_m + (kShape.dq_by_queries() ? 64 * kSender : 0);
 #pragma unroll
     for (int i = 0; i < kBoxes; ++i) {
@@ -143,8 +159,9 @@ __device__ __forceinline__ void send_dq(const Flash3BackwardArguments& args,
     sm90::wait_for_store_reads<0>();
     give_back(kBoxes - 1);
     round.advance();
-    semaphore.release();
+    semaphore.release(sent);
   });
+  if constexpr (kShape.ordered) sent.tell();
 }
 
 }  // namespace tilescope::gpu::detail

@@ -49,6 +49,14 @@ TEST_CASE("what one pass lacks the total lacks, and nothing else") {
   CHECK_FALSE(direction_total(run, Direction::backward));
 }
 
+TEST_CASE("intervals of DRAM bytes add up end by end, where each pass has one") {
+  RunEntry run = run_of("cpu:flash2");
+  CHECK_FALSE(direction_total(run, Direction::backward)->simulated->dram_read_interval);
+  for (PassRecord& pass : run.passes) pass.simulated->dram_read_interval = {3, 5};
+  CHECK(direction_total(run, Direction::backward)->simulated->dram_read_interval ==
+        std::array<std::int64_t, 2>{6, 10});
+}
+
 TEST_CASE("a pass keeps its DRAM bytes between the L2 sizes that it was replayed at, and past the last") {
   RunEntry run = run_of("cpu:flash2");
   run.passes[1].simulated->l2_curve = {{100, 9, 3}, {300, 5, 2}};

@@ -109,9 +109,13 @@ class PlainCtas {
     std::set<int>& there = added_[{group.batch, group.head, group.m_block}];
     const TileRuns adders =
         program_.problem.mask_of(group.batch).kv_tiles(program_.access_tile(), group.m_block);
-    const int rank = adders.count_before(group.n_block);
-    for (int i = rank - dq_slots(program_).before_in_slot(rank); i < rank; ++i) {
-      if (!there.contains(adders[i]) && (program_.ordered || i == 0)) return true;
+    const bool from_last = program_.ordered && program_.grid.descends();
+    const auto adder = [&](int i) { return adders[from_last ? adders.count() - 1 - i : i]; };
+    int rank = 0;
+    while (adder(rank) != group.n_block) ++rank;
+    const DqSlots slots = dq_slots(program_);
+    for (int i = slots.slot(rank); i < rank; i += slots.count) {
+      if (!there.contains(adder(i)) && (program_.ordered || i == 0)) return true;
     }
     there.insert(group.n_block);
     return false;

@@ -25,7 +25,7 @@ TileProgram ordered_pass(std::int64_t queries, std::int64_t keys, bool slots, in
   options.set_query_splits(query_splits);
   for (TileProgram& program : kernel.programs(Direction::backward, problem, options)) {
     if (program.name != PassName::dkdvdq) continue;
-    if (!slots) program.problem.head_dim = 1 << 20;
+    if (!slots) program.problem.head_dim = 1 << 22;
     return program;
   }
   FAIL("has no such pass");

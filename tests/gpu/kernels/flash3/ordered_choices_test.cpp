@@ -73,6 +73,7 @@ TEST_CASE("ordered passes wait for CTAs in front of them alone, in whatever orde
     options.swizzled_heads = random.between(1, 4);
     options.set_query_splits(random.between(1, 7));
     options.ordered_swizzled_heads = random.chance(0.5) ? random.between(1, 9) : 0;
+    options.ordered_shortest_first = options.ordered_swizzled_heads > 0 && random.chance(0.5);
     check_waits(ordered_pass(problem, options));
   }
 }
