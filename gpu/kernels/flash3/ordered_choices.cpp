@@ -92,11 +92,13 @@ bool pays_shortest_first(const AttentionProblem& problem) {
          std::int64_t{kLeastOfAll} * kHopperMultiprocessors * longest;
 }
 
-/// Else it waits less where each head of the group has a CTA of its own, and sums of dK and dV are little
-/// beside the work of many queries a key.
+/// Else it waits less where each head of the group has a CTA of its own, if these fill the device, and sums
+/// of dK and dV are little beside the work of many queries a key.
 bool pays_a_head_a_cta(const AttentionProblem& problem) {
   constexpr std::int64_t kQueriesOfAKey = 2048;
-  return problem.masked() && problem.group_size() > 1 &&
+  const std::int64_t ctas =
+      problem.batch * problem.heads * num_n_blocks(problem.band(), ordered_tile(problem));
+  return problem.masked() && problem.group_size() > 1 && ctas >= kHopperMultiprocessors &&
          problem.visible_pairs() >= kQueriesOfAKey * problem.batch * problem.heads * problem.seqlen_k;
 }
 
