@@ -82,14 +82,16 @@ TEST_CASE(
     "flash3's ordered pass keeps the device busy by heads side by side and by CTAs that share kv tiles") {
   // One q tile a head: each slot of it keeps one CTA busy, whatever its kv tiles.
   const AttentionProblem one_q_tile = problem_of(880, 880, 51, 44219, 96);
-  const Flash3BackwardWay wide = flash3_ordered_way(one_q_tile);
+  const Flash3OrderedWay wide = flash3_ordered_way(one_q_tile);
   CHECK(wide.splits == 1);
-  CHECK(wide.swizzled_heads ==
-        ceil_div(kHopperMultiprocessors, dq_slots(one_q_tile, flash3_backward_shape(96, true).tile).count));
+  const int slots = dq_slots(one_q_tile, flash3_backward_shape(96, true).tile).count;
+  CHECK(wide.swizzled_heads == 2 * ceil_div(kHopperMultiprocessors, slots));
   // Few kv tiles, which wait for nobody at other query heads and other queries.
   CHECK(flash3_ordered_way(problem_of(8, 1, 2211, 2211, 160)).splits > 1);
-  // A head that fills the device by itself.
-  const Flash3BackwardWay full = flash3_ordered_way(problem_of(16, 16, 20000, 20000, 128));
+  // A head that fills the device by itself, and one beside it.
+  const Flash3OrderedWay full = flash3_ordered_way(problem_of(16, 16, 20000, 20000, 128));
   CHECK(full.splits == 1);
-  CHECK(full.swizzled_heads == 0);
+  CHECK(full.swizzled_heads == 2);
+  // A head a CTA would leave half of the device idle.
+  CHECK(flash3_ordered_way(problem_of(2, 1, 4381, 4381, 96)).splits > 2);
 }
