@@ -69,9 +69,12 @@ TEST_CASE("the README's examples print what it shows") {
     const std::vector<std::string> shown(line + 1, std::find(line, lines.end(), "```"));
     const std::vector<std::string> printed = lines_of(std::istringstream(result.out));
     CAPTURE(result.out);
-    const bool same =
-        shown == printed ||
-        flat(shown) == without(flat(printed), " (how ptxas places them is not known: as if all did)");
+    const std::string words_printed = flat(printed),
+                      unknown = " (how ptxas places them is not known: as if all did)";
+    // Where ptxas is not found, a sentence is longer, and folded elsewhere.
+    const bool same = words_printed.find(unknown) == std::string::npos
+                          ? shown == printed
+                          : flat(shown) == without(words_printed, unknown);
     CHECK(same);
   }
   CHECK(examples >= 2);

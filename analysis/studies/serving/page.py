@@ -16,9 +16,6 @@ from pathlib import Path
 FOLDER = Path(__file__).parents[3] / "reports/decode"
 PAGE = FOLDER / "README.md"
 LEAST_OF_BEST, LEAST_OF_ANY, LEAST_OF_PAGES, MOST_OF_FIXED = 1.00, 0.92, 0.95, 1.05
-# What the program of the latest records, of prefill in pages and of variants forward, did otherwise.
-OF_LATER_RUN = ("The masks and modifiers are of a run before, in which a soft cap was taken where exponents are; in a loop of its own, as it is now, it takes "
-                "1.77 (D64), 1.43 (D128) and 1.20 (D256) of the time without.")
 DRAWN = ("decode-drawn", "decode-drawn-2")
 DRAM_BYTES_PER_S = 4.25e12  # a copy's, as `ceilings` measured it on an H200
 MATRIX_FLOPS_PER_S = 787e12  # of bf16, likewise
@@ -260,7 +257,7 @@ def variant_called(problem):
 
 def modified():
     """What gpu:flash3's modifiers cost, over its causal pass."""
-    times = {variant_called(run["problem"]): seconds(run) for run in runs("variants-bench-fwd") if run["kernel"] == "gpu:flash3"}
+    times = {variant_called(run["problem"]): seconds(run) for run in runs("modifiers-flash3")}
     return ", ".join(f"{name} {times[f'causal, {name}'] / times['causal']:.2f}" for name in ("learned sink", "alibi", "softcap"))
 
 
@@ -341,7 +338,7 @@ def make():
         f"From [records](.) that `tests/device_gate/decode` and `tests/device_gate/variants` wrote, beside {machine['libraries']}, each judged "
         "before it was timed, L2 cold. This page is made by `analysis/studies/serving/page.py`. A library that knows no pages read rows. Splits "
         "are chosen by times of runs before; the seeds of both draws were taken when they were run. Both draws are of the program as it is but for which threads store two numbers of a row; the "
-        f"tables of batches, pages, splits of fixed length, fp8, latent keys and counters are of runs before it: tiles of 64 keys at head_dim 64, a slower pass that combines, other splits; prefill in pages is of a later run, and was judged by `verify` on smaller problems. {OF_LATER_RUN} The means are raised by a few batches that the libraries are slow on; medians stand beside them.",
+        f"tables of batches, pages, splits of fixed length, fp8, latent keys and counters are of runs before it: tiles of 64 keys at head_dim 64, a slower pass that combines, other splits; prefill in pages is of a later run, and was judged by `verify` on smaller problems. The table of masks and modifiers is of a run before, in which soft caps were taken where exponents are; what modifiers cost is of today's. The means are raised by a few batches that the libraries are slow on; medians stand beside them.",
         "",
         *named(), "", *fp8_keys(), "", *drawn(), splits(), pages(), counted(), fp8_told(), roofline(), "",
         "B2 H16 N8192 D128 bf16; TFLOP/s are of whole visited tiles. Time in proportion to them within 5 %, modifiers for at most 3 % and the "

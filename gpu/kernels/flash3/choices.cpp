@@ -44,20 +44,18 @@ double forward_step(int head_dim, Flash3Height height, bool many) {
 
 /// What end_of_forward() adds up. [us]
 struct ForwardCosts {
-  TileShape tile;
   double step, ends;  // of a kv tile, of a q tile besides
 };
 /// @param many  whether there are more CTAs than multiprocessors
 ForwardCosts forward_costs(const AttentionProblem& problem, Flash3Height height, bool many) {
   const int head_dim = static_cast<int>(problem.head_dim);
-  const TileShape tile = flash3_forward_tile(problem, height);
   if (!is_fp8(problem.dtype)) {
     constexpr double kEnds = 3.3;
-    return {tile, forward_step(head_dim, height, many), kEnds};
+    return {forward_step(head_dim, height, many), kEnds};
   }
-  if (head_dim > 128) return {tile, 1.55, 3.4};
-  if (head_dim > 64) return {tile, 1.22, 1.3};
-  return height == Flash3Height::whole ? ForwardCosts{tile, 1.38, 2.9} : ForwardCosts{tile, 1.02, 1.6};
+  if (head_dim > 128) return {1.55, 3.4};
+  if (head_dim > 64) return {1.22, 1.3};
+  return height == Flash3Height::whole ? ForwardCosts{1.38, 2.9} : ForwardCosts{1.02, 1.6};
 }
 
 /// When CTAs end that multiprocessors take in the order in which they are issued; of many, about when.
@@ -84,25 +82,26 @@ double end_of_forward(const AttentionProblem& problem, const Flash3ForwardWay& w
   const VisibleBand band = problem.band();
   const std::int64_t heads = problem.batch * (way.packed ? problem.heads_kv : problem.heads);
   const int rows_of_head = band.seqlen_q * static_cast<int>(way.packed ? problem.group_size() : 1);
-  const int blocks = ceil_div(rows_of_head, flash3_forward_tile(problem, way.height).block_m);
+  const TileShape tile = flash3_forward_tile(problem, way.height);
+  const int blocks = ceil_div(rows_of_head, tile.block_m);
   const bool many = heads * way.splits * blocks > kHopperMultiprocessors;
   const ForwardCosts of = forward_costs(problem, way.height, many);
   const int heads_together =
       way.packed && flash3_interleaves_heads(problem) ? static_cast<int>(problem.group_size()) : 1;
   const bool split = way.splits > 1;
   const double row_bytes = 4.0 * static_cast<double>(problem.head_dim);
-  const double ends = of.ends + (split ? kPart + kWriteKiB * of.tile.block_m * row_bytes / 1024 : 0.0);
+  const double ends = of.ends + (split ? kPart + kWriteKiB * tile.block_m * row_bytes / 1024 : 0.0);
   const Grid grid{
       .num_blocks = blocks,
       .num_heads = static_cast<int>(heads) * way.splits,
-      .swizzled_heads = way.splits * ceil_div(flash3_forward_swizzle(problem, of.tile), heads_together),
+      .swizzled_heads = way.splits * ceil_div(flash3_forward_swizzle(problem, tile), heads_together),
       .order = problem.masked() ? TileOrder::head_swizzled : TileOrder::row_major,
       .last_block_first = true};
-  const TileShape queries{of.tile.block_m / heads_together, of.tile.block_n};
+  const TileShape queries{tile.block_m / heads_together, tile.block_n};
   std::vector<double> costs;
   for (int block = 0; block < grid.num_blocks; ++block) {
     const TileRange tiles = heads_together > 1 ? kv_tiles(band, queries, block)
-                                               : packed_kv_tiles(band, of.tile, rows_of_head, block);
+                                               : packed_kv_tiles(band, tile, rows_of_head, block);
     const int steps = ceil_div(tiles.count(), way.splits);
     costs.push_back(steps * of.step + (problem.masked() ? std::min(steps, 2) * kMasked : 0.0) + ends);
   }

@@ -45,8 +45,8 @@ DqStart dq_start(const AttentionProblem& problem, const ProgramOptions& options)
   // Where a kv tile goes through several heads, those that see fewer queries would wait for the first one at
   // each head.
   const bool waits = problem.group_size() > 1 && !flash3_sees_evenly(problem);
-  // All CTAs of a single head would stay in step behind the one of its first kv tile: one of 25788 causal
-  // keys (192) takes 1401 us so, 1248 without.
+  // All CTAs of one head, or of two, would stay in step behind those of the first kv tiles: one head of 25788
+  // causal keys (192) takes 1401 us so, 1248 without.
   const bool behind_one = problem.batch * problem.heads <= 2;
   return !waits && !behind_one && flash3_stores_in_order(static_cast<int>(problem.head_dim), problem.masked())
              ? DqStart::in_order

@@ -161,9 +161,8 @@ std::optional<Section> explain_section(const std::vector<ExplainRecord>& records
           "Explained: at most 0.02 % is left over on both sides (0.1 % by passes that touch each element "
           "once), and "
           "of counts times random factors from 0.5 to 2 at most 2 % would be explained as well (by chance; "
-          "under 0.1 % is not said). At DRAM a "
-          "launch "
-          "moves less than it must where the one before it left inputs in the L2."}}};
+          "under 0.1 % is not said). At DRAM a launch moves less than it must where the one before it left "
+          "inputs in the L2."}}};
   for (const ExplainRecord& record : records) {
     std::string facts = describe(record.problem);
     for (const CollectionFacts& collection : record.collections) {

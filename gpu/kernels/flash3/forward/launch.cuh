@@ -66,8 +66,7 @@ inline KernelArguments flash3_packed_heads(KernelArguments arguments) {
     DeviceTensor& tensor = arguments.tensors[static_cast<std::size_t>(name)];
     if (tensor.data && tensor.head_stride != arguments.band.seqlen_q * tensor.row_stride) {
       throw BadInput("pack-gqa", "on",
-                     "must be off where tensors are laid out (batch, rows, "
-                     "heads, head_dim)");
+                     "must be off where tensors are laid out (batch, rows, heads, head_dim)");
     }
     tensor.head_stride *= group;
   }

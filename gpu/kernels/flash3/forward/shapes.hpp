@@ -219,11 +219,16 @@ struct Flash3TableChoice {
 static_assert(Flash3ForwardLayout(flash3_table_shape(64)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_table_shape(128)).end <= kSm90SharedBytes);
 
-/// Modifiers of scores where tiles need no tables: the whole tiles of head dimensions 64, 128 and 256. Those
-/// of 64 have no registers for a soft cap (20 bytes would spill): it takes tables there.
+/// The whole tiles of head dimensions 64, 128 and 256, for instances that no other head dimension has.
+constexpr Flash3ForwardShape flash3_rounded_shape(int head_dim) {
+  return flash3_forward_shape(head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256);
+}
+
+/// Modifiers of scores where tiles need no tables: flash3_rounded_shape(). Those of 64 have no registers for
+/// a soft cap (20 bytes would spill): it takes tables there.
 inline constexpr int kFlash3NoCapHeadDim = 64;
 constexpr Flash3ForwardShape flash3_mods_shape(int head_dim) {
-  Flash3ForwardShape shape = flash3_forward_shape(head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256);
+  Flash3ForwardShape shape = flash3_rounded_shape(head_dim);
   shape.mods = true;
   shape.caps = head_dim > kFlash3NoCapHeadDim;
   return shape;
@@ -236,10 +241,10 @@ static_assert(Flash3ForwardLayout(flash3_mods_shape(64)).end <= kSm90SharedBytes
 static_assert(Flash3ForwardLayout(flash3_mods_shape(128)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_mods_shape(256)).end <= kSm90SharedBytes);
 
-/// Keys and values in pages: the whole tiles of head dimensions 64, 128 and 256, whose keys are a power of
-/// two, as those of a page are. A box has the keys of half a tile that lie in one page.
+/// Keys and values in pages: flash3_rounded_shape(), whose keys are a power of two, as those of a page are. A
+/// box has the keys of half a tile that lie in one page.
 constexpr Flash3ForwardShape flash3_paged_shape(int head_dim) {
-  Flash3ForwardShape shape = flash3_forward_shape(head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256);
+  Flash3ForwardShape shape = flash3_rounded_shape(head_dim);
   shape.paged = true;
   return shape;
 }
