@@ -115,7 +115,7 @@ TEST_CASE("kv tiles wait for the first one's sums, and in an ordered pass for al
     one_head.heads = 1;
     CHECK(early_and_unordered(pass(PassName::dkdvdq, one_head, options)).second > 0);  // slots of their own
     TileProgram ordered = pass(PassName::dkdvdq, problem, options);
-    ordered.problem.head_dim = 1 << 20;              // too many bytes for that
+    ordered.problem.head_dim = 1 << 20;  // too many bytes for that
     CHECK(early_and_unordered(ordered) == std::pair{0, 0});
   }
 }
