@@ -184,8 +184,6 @@ std::vector<LaunchAnswer> answers(const ExplainRecord& record, const std::vector
     answer.remarks = fits[i].hints;
     if (record.must && fits[i].agreement != Agreement::explained) {  // no tile program is asked for
       answer.verdict = answer.left_over.total() == 0 ? "each byte has its cause" : "bytes are left over";
-      std::erase_if(answer.remarks,
-                    [](const std::string& remark) { return remark.starts_with("nearest by bytes alone"); });
     }
     all.push_back(std::move(answer));
   }

@@ -187,20 +187,21 @@ std::string ruled_out_text(std::span<const CandidateProgram> candidates, const F
 
 /// Where no candidate is left.
 void set_unexplained(KernelFit& fit, std::span<const CandidateProgram> candidates, const FitTarget& target,
-                     const LaunchEvidence& launch) {
+                     const LaunchEvidence& launch, bool names_nearest) {
   fit.read_residual_bytes = target.bytes.read_bytes;
   fit.write_residual_bytes = target.bytes.write_bytes;
   if (launch.other_work()) {
     fit.agreement = Agreement::no_attention;
-  } else if (std::string text = ruled_out_text(candidates, target, launch); !text.empty()) {
-    fit.hints.push_back(std::move(text));
+  } else if (names_nearest) {
+    const std::string text = ruled_out_text(candidates, target, launch);
+    if (!text.empty()) fit.hints.push_back(text);
   }
 }
 
 }  // namespace
 
 KernelFit fit_kernel(const KernelGroup& kernel, std::span<const CandidateProgram> candidates,
-                     std::optional<std::int64_t> sm_count) {
+                     std::optional<std::int64_t> sm_count, bool names_nearest) {
   KernelFit fit;
   fit.causes = counted_causes(kernel.measured);
   const FitTarget target = fit_target(kernel, fit.causes);
@@ -212,7 +213,7 @@ KernelFit fit_kernel(const KernelGroup& kernel, std::span<const CandidateProgram
     if (counters_allow(candidate, kernel, target)) ranked.push_back(&candidate);
   }
   if (ranked.empty()) {
-    set_unexplained(fit, candidates, target, launch);
+    set_unexplained(fit, candidates, target, launch, names_nearest);
     return fit;
   }
   const Evidence evidence{kernel, target, launch};

@@ -73,9 +73,10 @@ struct KernelFit {
 /// residuals at reads and writes, so that one side that agrees to the byte outweighs another that something
 /// unnamed adds to, and by what the launch says; loads that L1 served may be missing.
 /// @param sm_count of the device
+/// @param names_nearest  whether, where the launch rules out all candidates, a hint names the nearest of them
 /// @throws BadInput when `kernel` lacks sm_l2_read_bytes or sm_l2_write_bytes
 KernelFit fit_kernel(const KernelGroup& kernel, std::span<const CandidateProgram> candidates,
-                     std::optional<std::int64_t> sm_count = std::nullopt);
+                     std::optional<std::int64_t> sm_count = std::nullopt, bool names_nearest = true);
 
 /// The number of query heads that explains a kernel better than the given one, if some does.
 /// Every byte of a problem is proportional to its heads over the batch, so that each candidate says with how
