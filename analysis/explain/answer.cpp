@@ -6,44 +6,18 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/explain/next_steps.hpp"
 #include "analysis/model/counts/roofline.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope {
 namespace {
 
-const char* verdict_word(const KernelFit& fit) {
-  switch (fit.agreement) {
-    case Agreement::explained:
-      return "explained";
-    case Agreement::not_certain:
-      return "not certain";
-    case Agreement::reads_only:
-      return "reads explained";
-    case Agreement::writes_only:
-      return "writes explained";
-    case Agreement::unexplained:
-      return "not explained";
-    case Agreement::no_attention:
-      return "no attention kernel";
-  }
-  return "";
-}
-
-std::string program_text(const ProgramFit& program) {
-  std::string text = program.name;
-  if (!program.convention.empty()) text += ", " + program.convention;
-  if (!program.tiles.empty()) text += ", " + program.tile_text();
-  return text;
-}
-
 std::string verdict_of(const KernelFit& fit) {
-  std::string text = verdict_word(fit);
+  std::string text(to_string(fit.agreement));
   if (fit.agreement == Agreement::no_attention || fit.programs.empty()) return text;
   const ProgramFit& best = fit.programs.front();
   text += fit.agreement == Agreement::unexplained ? ", nearest: " : ": ";
-  text += program_text(best);
+  text += best.text();
   for (const NamedCause& cause : fit.causes) {
     if (cause.name == "spills" && fit.best && 10 * cause.bytes > fit.best->bytes.write_bytes) {
       text += ", with " + format_bytes(static_cast<double>(cause.bytes)) + " of spills";

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/explain/next_steps.hpp"
+// What would make a kernel move less: other tiles, no spills, whole sectors, another order of CTAs.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "analysis/explain/answer.hpp"
 #include "analysis/model/replay/replay_cost.hpp"
 #include "analysis/model/replay/traffic_simulator.hpp"
 

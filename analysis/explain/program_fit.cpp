@@ -151,6 +151,12 @@ std::string chance_text(double chance) {
   return chance < kLeastShown ? "under 0.1 %" : fmt::format("{:.1f} %", 100 * chance);
 }
 
+std::string_view to_string(Agreement agreement) {
+  constexpr std::string_view kTexts[] = {"explained",        "not certain",   "reads explained",
+                                         "writes explained", "not explained", "no attention kernel"};
+  return kTexts[static_cast<std::size_t>(agreement)];
+}
+
 std::string ProgramFit::tile_text() const {
   if (tiles.empty()) return "";
   std::set<int> block_m, block_n;

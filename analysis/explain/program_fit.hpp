@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/explain/candidate_programs.hpp"
@@ -24,6 +25,8 @@ enum class Agreement : std::uint8_t {
   unexplained,
   no_attention,  // by its name a copy, a fill, a reduction or the like
 };
+/// "reads explained", "no attention kernel"
+std::string_view to_string(Agreement agreement);
 /// Of falsified counts, so many may be explained at most where the true ones are called explained.
 inline constexpr double kMostChance = 0.02;
 /// "0.3 %", "under 0.1 %"
@@ -42,6 +45,10 @@ struct ProgramFit {
 
   /// "128 x any", "64...128 x 64", "128 x (16, 32)": block_m and block_n; "" without tiles.
   std::string tile_text() const;
+  /// "forward, K and V by tile"
+  std::string name_text() const { return convention.empty() ? name : name + ", " + convention; }
+  /// The same, and the tile where it has one.
+  std::string text() const { return tiles.empty() ? name_text() : name_text() + ", " + tile_text(); }
 };
 
 /// What would explain a kernel better than the problem that was given.

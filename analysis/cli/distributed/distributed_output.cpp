@@ -9,6 +9,7 @@
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "common/number_format.hpp"
+#include "common/wrap_words.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope::cli {

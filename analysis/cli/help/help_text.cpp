@@ -14,6 +14,7 @@
 
 #include "analysis/cli/text_table.hpp"
 #include "common/nearest_names.hpp"
+#include "common/wrap_words.hpp"
 
 namespace tilescope::cli {
 namespace {

@@ -15,6 +15,7 @@
 #include "analysis/cli/text_table.hpp"
 #include "analysis/model/machine/machine.hpp"
 #include "common/errors.hpp"
+#include "common/wrap_words.hpp"
 
 namespace tilescope::cli {
 namespace {

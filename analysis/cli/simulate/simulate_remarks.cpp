@@ -16,6 +16,7 @@
 #include "analysis/model/counts/roofline.hpp"
 #include "analysis/model/time/pass_time.hpp"
 #include "common/number_format.hpp"
+#include "common/wrap_words.hpp"
 
 namespace tilescope::cli {
 namespace {
