@@ -89,9 +89,9 @@ void add_causes(LaunchAnswer& answer, const KernelGroup& kernel, const KernelFit
       beyond(false, answer.dram->write_bytes, answer.must->write_bytes);
     }
   }
-  std::stable_sort(
-      answer.causes.begin(), answer.causes.end(),
-      [](const AnswerCause& a, const AnswerCause& b) { return std::abs(a.bytes) > std::abs(b.bytes); });
+  std::ranges::stable_sort(answer.causes, [](const AnswerCause& a, const AnswerCause& b) {
+    return std::abs(a.bytes) > std::abs(b.bytes);
+  });
 }
 
 /// Of the run with counters, in which the kernel may be slower than by itself.
@@ -125,8 +125,7 @@ std::optional<double> LaunchAnswer::multiple(Boundary boundary) const {
 }
 
 bool dram_reads_alone(const std::vector<LaunchAnswer>& answers) {
-  return std::none_of(answers.begin(), answers.end(),
-                      [](const LaunchAnswer& answer) { return answer.dram_writes_counted; });
+  return std::ranges::none_of(answers, &LaunchAnswer::dram_writes_counted);
 }
 
 std::optional<Machine> machine_behind(const ExplainRecord& record) {
