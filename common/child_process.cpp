@@ -92,7 +92,7 @@ std::vector<std::string> environment_with(const std::vector<std::pair<std::strin
   for (char** variable = environ; *variable; ++variable) {
     const std::string text = *variable;
     const auto is_set = [&](const auto& pair) { return text.starts_with(pair.first + "="); };
-    if (std::none_of(set.begin(), set.end(), is_set)) result.push_back(text);
+    if (std::ranges::none_of(set, is_set)) result.push_back(text);
   }
   for (const auto& [name, value] : set) result.push_back(name + "=" + value);
   return result;

@@ -48,8 +48,7 @@ std::vector<std::string> nearest_names(std::string_view text, const std::vector<
     const std::size_t distance = contains ? 1 : edit_distance(small, small_name);
     if (distance <= std::max<std::size_t>(2, name.size() / 3)) ranked.emplace_back(distance, name);
   }
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::ranges::stable_sort(ranked, [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string> nearest;
   for (std::size_t i = 0; i < std::min(most, ranked.size()); ++i) nearest.push_back(ranked[i].second);
   return nearest;
@@ -76,7 +75,7 @@ UnknownName unknown_name(const std::string& field, std::string_view text,
 
 std::size_t place_of_name(const std::string& field, std::string_view text,
                           std::span<const std::string_view> names) {
-  const auto found = std::find(names.begin(), names.end(), text);
+  const auto found = std::ranges::find(names, text);
   if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
   throw BadInput(
       field, std::string(text),

@@ -33,8 +33,8 @@ class SourceLines {
     std::vector<SourceLine> lines;
     for (const int ptx_line : ptx_lines) {
       const SourceLine line = of(ptx_line);
-      const bool told = std::any_of(lines.begin(), lines.end(),
-                                    [&](const SourceLine& other) { return other.text() == line.text(); });
+      const bool told =
+          std::ranges::any_of(lines, [&](const SourceLine& other) { return other.text() == line.text(); });
       if (!told) lines.push_back(line);
     }
     return lines;
@@ -53,8 +53,8 @@ void add_races(std::vector<Finding>& findings, const std::vector<Race>& races, F
   const auto same = [](const SourceLine& a, const SourceLine& b) { return a.text() == b.text(); };
   for (const Race& race : races) {
     Finding finding{kind, lines.of(std::vector<int>{race.first_line, race.second_line}), race.text};
-    std::sort(finding.lines.begin(), finding.lines.end(), before);
-    const bool told = std::any_of(findings.begin(), findings.end(), [&](const Finding& other) {
+    std::ranges::sort(finding.lines, before);
+    const bool told = std::ranges::any_of(findings, [&](const Finding& other) {
       return other.kind == kind && std::equal(other.lines.begin(), other.lines.end(), finding.lines.begin(),
                                               finding.lines.end(), same);
     });
@@ -105,8 +105,8 @@ void add_limits(std::vector<std::string>& notes, const Launch& launch, const Tra
 }  // namespace
 
 bool KernelResult::right() const {
-  return completed && std::none_of(findings.begin(), findings.end(),
-                                   [](const Finding& finding) { return is_error(finding.kind); });
+  return completed &&
+         std::ranges::none_of(findings, [](const Finding& finding) { return is_error(finding.kind); });
 }
 
 KernelResult observe(const ptx::Module& module, const Launch& launch, const Memory& memory,

@@ -52,7 +52,7 @@ void require_known_command(const CLI::App& app, const std::vector<std::string>& 
   const std::string& word = argv[1];
   std::vector<std::string> names = command_names(app);
   names.insert(names.end(), {"--help", "-h", "--version"});
-  if (std::find(names.begin(), names.end(), word) != names.end()) return;
+  if (std::ranges::find(names, word) != names.end()) return;
   throw unknown_name("command", word, names);
 }
 

@@ -60,9 +60,8 @@ std::string with_escapes(const std::string& text,
                          std::initializer_list<std::pair<std::string_view, std::string_view>> escapes) {
   std::string out;
   for (std::size_t at = 0; at < text.size();) {
-    const auto escape = std::find_if(escapes.begin(), escapes.end(), [&](const auto& one) {
-      return std::string_view(text).substr(at).starts_with(one.first);
-    });
+    const auto escape = std::ranges::find_if(
+        escapes, [&](const auto& one) { return std::string_view(text).substr(at).starts_with(one.first); });
     out += escape == escapes.end() ? text.substr(at, 1) : std::string(escape->second);
     at += escape == escapes.end() ? 1 : escape->first.size();
   }

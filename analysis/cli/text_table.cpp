@@ -8,7 +8,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <set>
-#include <sstream>
+
+#include "common/wrap_words.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -31,19 +32,6 @@ std::size_t table_width() {
     if (const std::size_t number = std::strtoul(asked, nullptr, 10); number > 0) columns = number;
   }
   return std::max(columns.value_or(kUsual), kLeast);
-}
-
-std::vector<std::string> wrap_words(std::string_view text, std::size_t width) {
-  std::vector<std::string> lines;
-  std::istringstream words{std::string(text)};
-  for (std::string word; words >> word;) {
-    if (lines.empty() || lines.back().size() + 1 + word.size() > width) {
-      lines.push_back(word);
-    } else {
-      lines.back() += " " + word;
-    }
-  }
-  return lines;
 }
 
 std::string wrapped(const std::string& sentence, const std::string& indent) {

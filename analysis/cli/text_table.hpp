@@ -20,9 +20,6 @@ std::size_t text_width();
 /// Columns that tables on standard output fit: the terminal's, elsewhere $COLUMNS, else 100; at least 60.
 std::size_t table_width();
 
-/// Lines of at most `width` characters; words that are longer stay whole.
-std::vector<std::string> wrap_words(std::string_view text, std::size_t width);
-
 /// Lines of a sentence, each with its end, within text_width(); all but the first behind `indent`.
 std::string wrapped(const std::string& sentence, const std::string& indent = "");
 

@@ -24,8 +24,8 @@ std::vector<L2Replay::Buffer> buffers_of(const emulator::ptx::Module& module,
   std::vector<L2Replay::Buffer> buffers;
   const auto add = [&](const void* begin, std::uint64_t bytes) {
     const auto address = reinterpret_cast<std::uintptr_t>(begin);
-    const bool known = std::any_of(buffers.begin(), buffers.end(),
-                                   [&](const L2Replay::Buffer& buffer) { return buffer.address == address; });
+    const bool known = std::ranges::any_of(
+        buffers, [&](const L2Replay::Buffer& buffer) { return buffer.address == address; });
     if (!known && bytes > 0) buffers.push_back({address, bytes});
   };
   for (const auto* arguments : {&call.arguments, &call.reachable}) {

@@ -127,8 +127,7 @@ KernelRecord emulated_record(const std::vector<std::string>& argv,
   for (const emulator::ToldLaunch& told : launches) {
     record.complete &= told.result.completed;
     for (const std::string& note : told.result.counts.notes) {
-      if (std::find(record.messages.begin(), record.messages.end(), note) == record.messages.end())
-        record.messages.push_back(note);
+      if (std::ranges::find(record.messages, note) == record.messages.end()) record.messages.push_back(note);
     }
     record.kernels.push_back(measurement_of(told, kernel_file));
   }

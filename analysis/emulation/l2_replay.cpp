@@ -32,16 +32,14 @@ L2Replay::L2Replay(const SplitL2Shape& shape, std::int64_t sms, const std::vecto
     on_device += (bytes + kAlign - 1) / kAlign * kAlign;
     places_.push_back(std::move(place));
   }
-  std::sort(places_.begin(), places_.end(), [](const Place& a, const Place& b) { return a.begin < b.begin; });
+  std::ranges::sort(places_, {}, &Place::begin);
   read_sectors_.resize(sample_.size());
   written_sectors_.resize(sample_.size());
 }
 
 L2Replay::Number L2Replay::line_of(std::uint64_t sector) const {
   const std::uint64_t line = sector / kSectorsPerLine;
-  const auto after =
-      std::upper_bound(places_.begin(), places_.end(), line,
-                       [](std::uint64_t number, const Place& place) { return number < place.begin; });
+  const auto after = std::ranges::upper_bound(places_, line, {}, &Place::begin);
   if (after == places_.begin()) return kNone;
   const Place& place = *std::prev(after);
   return line < place.end ? place.lines[line - place.begin] : kNone;
@@ -77,8 +75,7 @@ std::vector<L2Replay::Event> L2Replay::events(std::size_t launch) const {
       events.push_back({begin + request.turn, request.line, request.kind, places[slot].partition});
     free.emplace(begin + cta.turns, slot);
   }
-  std::stable_sort(events.begin(), events.end(),
-                   [](const Event& a, const Event& b) { return a.time < b.time; });
+  std::ranges::stable_sort(events, {}, &Event::time);
   return events;
 }
 
@@ -91,8 +88,8 @@ L2Replay::Again L2Replay::replayed(std::size_t launch) const {
     if (seen[event.line]) again += missed * std::popcount(read_sectors_[event.line]);
     seen[event.line] = true;
   }
-  const auto lines_written = std::count_if(written_sectors_.begin(), written_sectors_.end(),
-                                           [](std::uint8_t sectors) { return sectors != 0; });
+  const auto lines_written =
+      std::ranges::count_if(written_sectors_, [](std::uint8_t sectors) { return sectors != 0; });
   const auto sectors_written =
       std::accumulate(written_sectors_.begin(), written_sectors_.end(), std::int64_t{0},
                       [](std::int64_t sum, std::uint8_t sectors) { return sum + std::popcount(sectors); });

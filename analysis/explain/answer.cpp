@@ -6,44 +6,18 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/explain/next_steps.hpp"
 #include "analysis/model/counts/roofline.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope {
 namespace {
 
-const char* verdict_word(const KernelFit& fit) {
-  switch (fit.agreement) {
-    case Agreement::explained:
-      return "explained";
-    case Agreement::not_certain:
-      return "not certain";
-    case Agreement::reads_only:
-      return "reads explained";
-    case Agreement::writes_only:
-      return "writes explained";
-    case Agreement::unexplained:
-      return "not explained";
-    case Agreement::no_attention:
-      return "no attention kernel";
-  }
-  return "";
-}
-
-std::string program_text(const ProgramFit& program) {
-  std::string text = program.name;
-  if (!program.convention.empty()) text += ", " + program.convention;
-  if (!program.tiles.empty()) text += ", " + program.tile_text();
-  return text;
-}
-
 std::string verdict_of(const KernelFit& fit) {
-  std::string text = verdict_word(fit);
+  std::string text(to_string(fit.agreement));
   if (fit.agreement == Agreement::no_attention || fit.programs.empty()) return text;
   const ProgramFit& best = fit.programs.front();
   text += fit.agreement == Agreement::unexplained ? ", nearest: " : ": ";
-  text += program_text(best);
+  text += best.text();
   for (const NamedCause& cause : fit.causes) {
     if (cause.name == "spills" && fit.best && 10 * cause.bytes > fit.best->bytes.write_bytes) {
       text += ", with " + format_bytes(static_cast<double>(cause.bytes)) + " of spills";
@@ -115,9 +89,9 @@ void add_causes(LaunchAnswer& answer, const KernelGroup& kernel, const KernelFit
       beyond(false, answer.dram->write_bytes, answer.must->write_bytes);
     }
   }
-  std::stable_sort(
-      answer.causes.begin(), answer.causes.end(),
-      [](const AnswerCause& a, const AnswerCause& b) { return std::abs(a.bytes) > std::abs(b.bytes); });
+  std::ranges::stable_sort(answer.causes, [](const AnswerCause& a, const AnswerCause& b) {
+    return std::abs(a.bytes) > std::abs(b.bytes);
+  });
 }
 
 /// Of the run with counters, in which the kernel may be slower than by itself.
@@ -151,8 +125,7 @@ std::optional<double> LaunchAnswer::multiple(Boundary boundary) const {
 }
 
 bool dram_reads_alone(const std::vector<LaunchAnswer>& answers) {
-  return std::none_of(answers.begin(), answers.end(),
-                      [](const LaunchAnswer& answer) { return answer.dram_writes_counted; });
+  return std::ranges::none_of(answers, &LaunchAnswer::dram_writes_counted);
 }
 
 std::optional<Machine> machine_behind(const ExplainRecord& record) {
@@ -184,8 +157,6 @@ std::vector<LaunchAnswer> answers(const ExplainRecord& record, const std::vector
     answer.remarks = fits[i].hints;
     if (record.must && fits[i].agreement != Agreement::explained) {  // no tile program is asked for
       answer.verdict = answer.left_over.total() == 0 ? "each byte has its cause" : "bytes are left over";
-      std::erase_if(answer.remarks,
-                    [](const std::string& remark) { return remark.starts_with("nearest by bytes alone"); });
     }
     all.push_back(std::move(answer));
   }

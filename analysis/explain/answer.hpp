@@ -67,6 +67,12 @@ std::optional<Machine> machine_behind(const ExplainRecord& record);
 /// @param fits what explain() says of it
 std::vector<LaunchAnswer> answers(const ExplainRecord& record, const std::vector<KernelFit>& fits);
 
+/// What would make the kernel move less, each tried on the closed form, the counters or a replay before it is
+/// said: what saves at least a hundredth of what is moved at its boundary, the largest gain first.
+/// @param machine of the device; without, nothing is replayed
+std::vector<NextStep> next_steps(const LaunchAnswer& answer, const KernelGroup& kernel, const KernelFit& fit,
+                                 const std::optional<Machine>& machine);
+
 /// Whether no kernel's writes to DRAM were counted, so that its bytes and multiple there are of reads.
 bool dram_reads_alone(const std::vector<LaunchAnswer>& answers);
 

@@ -8,6 +8,7 @@
 
 #include "analysis/explain/answer.hpp"
 #include "common/number_format.hpp"
+#include "common/wrap_words.hpp"
 
 namespace tilescope {
 namespace {
@@ -66,21 +67,11 @@ constexpr std::size_t kIndent = 11;
 
 /// Words on lines of at most `width` columns, the first behind `label`, the others under it.
 std::string labelled(const std::string& label, const std::string& text, std::size_t width) {
-  std::string out, line = fmt::format("  {:<{}}", label, kIndent - 2);
-  bool fresh = true;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    const std::string word = text.substr(at, end - at);
-    if (!fresh && line.size() + 1 + word.size() > width) {
-      out += line + "\n";
-      line = std::string(kIndent, ' ');
-      fresh = true;
-    }
-    line += (fresh ? "" : " ") + word;
-    fresh = false;
-    at = end + 1;
-  }
-  return out + line + "\n";
+  std::string out = fmt::format("  {:<{}}", label, kIndent - 2);
+  const std::vector<std::string> lines = wrap_words(text, width - kIndent);
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    out += (i > 0 ? std::string(kIndent, ' ') : "") + lines[i] + "\n";
+  return out;
 }
 
 /// A thousandth of what crosses there, or more: a terminal shows no less, but for what is left over.

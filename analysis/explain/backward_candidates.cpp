@@ -35,7 +35,7 @@ void reduce_whole_tiles(CandidateProgram& candidate, std::int64_t columns) {
   candidate.reduce_bytes = bytes;
 }
 
-/// Numbers of rows, of which so many tensors are loaded in whole tiles.
+/// Adds what is loaded where `tensors` tensors of one number a row (LSE, delta) are loaded in whole tiles.
 void load_whole_rows(CandidateProgram& candidate, int tensors) {
   const TileProgram& program = candidate.parts.front();
   const std::int64_t row = tensor_extent(program.problem, lse).element_bytes;

@@ -67,8 +67,7 @@ constexpr int kLeastBoxBytes = 16;
 }  // namespace
 
 TileProgram pass_of(const std::vector<TileProgram>& programs, PassName name) {
-  return *std::find_if(programs.begin(), programs.end(),
-                       [name](const TileProgram& program) { return program.name == name; });
+  return *std::ranges::find(programs, name, &TileProgram::name);
 }
 
 TileProgram elementwise(const AttentionProblem& problem, Axis axis, std::vector<Operand> loads,

@@ -46,24 +46,22 @@ Account account_of(const ComparedRun& run, Direction direction) {
 }
 
 bool has(const std::vector<Operand>& operands, TensorName tensor) {
-  return std::any_of(operands.begin(), operands.end(),
-                     [tensor](const Operand& operand) { return operand.tensor == tensor; });
+  return std::ranges::any_of(operands, [tensor](const Operand& operand) { return operand.tensor == tensor; });
 }
 
 /// Whether some pass moves the tensor with every inner tile, and not only once a block.
 bool streams(const Account& account, TensorName tensor) {
-  return std::any_of(account.programs.begin(), account.programs.end(), [tensor](const TileProgram& program) {
-    return std::any_of(program.phases.begin(), program.phases.end(),
-                       [tensor](const std::vector<Operand>& phase) { return has(phase, tensor); });
+  return std::ranges::any_of(account.programs, [tensor](const TileProgram& program) {
+    return std::ranges::any_of(program.phases,
+                               [tensor](const std::vector<Operand>& phase) { return has(phase, tensor); });
   });
 }
 
 /// The program with most work.
 const TileProgram& main_program(const Account& account) {
-  return *std::max_element(
-      account.programs.begin(), account.programs.end(), [](const TileProgram& a, const TileProgram& b) {
-        return a.visited_tiles() * a.products.count() < b.visited_tiles() * b.products.count();
-      });
+  return *std::ranges::max_element(account.programs, [](const TileProgram& a, const TileProgram& b) {
+    return a.visited_tiles() * a.products.count() < b.visited_tiles() * b.products.count();
+  });
 }
 
 std::string tile_of(const Account& account) {
@@ -146,8 +144,7 @@ std::vector<Piece> parts_of(const Account& most, const Account& least) {
   for (std::size_t i = 0; i < most.bytes.size(); ++i) {
     parts.push_back({static_cast<TensorName>(i), most.bytes[i] - least.bytes[i]});
   }
-  std::stable_sort(parts.begin(), parts.end(),
-                   [](const Piece& a, const Piece& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(parts, std::ranges::greater{}, &Piece::bytes);
   return parts;
 }
 

@@ -62,7 +62,7 @@ std::vector<Change> changes_of(const ExplainRecord& record) {
   for (const KernelGroup& kernel : record.kernels) {
     if (const auto named = tile_in_name(kernel.name).head_dim) head_dims.push_back(*named);
   }
-  std::sort(head_dims.begin(), head_dims.end());
+  std::ranges::sort(head_dims);
   head_dims.erase(std::unique(head_dims.begin(), head_dims.end()), head_dims.end());
   for (const std::int64_t head_dim : head_dims) {
     if (head_dim == given.head_dim) continue;
@@ -79,9 +79,8 @@ bool tiled(const KernelFit& fit) { return fit.best && fit.best->tiled(); }
 
 /// Passes that touch each element once say nothing of masks and lengths apart.
 std::int64_t explained_of(const std::vector<KernelFit>& fits) {
-  return std::count_if(fits.begin(), fits.end(), [](const KernelFit& fit) {
-    return fit.agreement == Agreement::explained && tiled(fit);
-  });
+  return std::ranges::count_if(
+      fits, [](const KernelFit& fit) { return fit.agreement == Agreement::explained && tiled(fit); });
 }
 
 /// The change by which most kernels are explained, more than `least`; null where none does.
@@ -106,10 +105,9 @@ std::string doubt(const ExplainRecord& record, const std::vector<KernelFit>& fit
   }
   const std::int64_t explained = explained_of(fits);
   std::int64_t most = votes[heads];
-  const bool attention = most > 0 || std::any_of(fits.begin(), fits.end(), tiled) ||
-                         std::any_of(fits.begin(), fits.end(), [](const KernelFit& fit) {
-                           return fit.agreement == Agreement::unexplained;
-                         });
+  const bool attention =
+      most > 0 || std::ranges::any_of(fits, tiled) ||
+      std::ranges::any_of(fits, [](const KernelFit& fit) { return fit.agreement == Agreement::unexplained; });
   if (!attention || (explained > 0 && explained > most)) return "";
   const std::string fitted =
       fmt::format("{} fits {} of {} kernels", describe(record.problem), explained, fits.size());

@@ -148,7 +148,7 @@ std::vector<KernelFit> explain(const ExplainRecord& record) {
   const auto sm_count = machine ? std::optional(machine->sm_count.value) : std::nullopt;
   std::vector<KernelFit> fits;
   for (const KernelGroup& kernel : record.kernels) {
-    KernelFit fit = fit_kernel(kernel, candidates, sm_count);
+    KernelFit fit = fit_kernel(kernel, candidates, sm_count, !record.must);
     fit.other_heads = heads_that_fit_better(kernel, record.problem, candidates, fit, sm_count);
     if (fit.other_heads && fit.agreement == Agreement::explained) fit.agreement = Agreement::not_certain;
     fits.push_back(std::move(fit));

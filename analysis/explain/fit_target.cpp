@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <random>
 
 namespace tilescope {
@@ -82,9 +83,8 @@ double explained_by_chance(const KernelGroup& kernel, const FitTarget& target,
       const FitTarget false_count =
           target_of(of_reads ? times(read) : read, of_reads ? written : times(written), causes,
                     target.l1_hit_bytes, needs_hits);
-      explained += std::any_of(possible.begin(), possible.end(), [&](const CandidateProgram* candidate) {
-        return false_count.explained_by(*candidate);
-      });
+      explained += std::ranges::any_of(
+          possible, [&](const CandidateProgram* candidate) { return false_count.explained_by(*candidate); });
     }
     const bool has_side = (of_reads ? read : written) > 0;
     if (has_side) most = std::max(most, static_cast<double>(explained) / kDraws);

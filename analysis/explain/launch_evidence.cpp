@@ -33,8 +33,8 @@ const std::vector<TilePattern>& tile_patterns() {
 }
 
 bool holds_any(const std::string& text, std::initializer_list<const char*> words) {
-  return std::any_of(words.begin(), words.end(),
-                     [&text](const char* word) { return text.find(word) != std::string::npos; });
+  return std::ranges::any_of(words,
+                             [&text](const char* word) { return text.find(word) != std::string::npos; });
 }
 
 /// Copies, fills, random numbers, reductions, matrix products: what frameworks launch beside attention.

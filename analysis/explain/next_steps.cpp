@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/explain/next_steps.hpp"
+// What would make a kernel move less: other tiles, no spills, whole sectors, another order of CTAs.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "analysis/explain/answer.hpp"
 #include "analysis/model/replay/replay_cost.hpp"
 #include "analysis/model/replay/traffic_simulator.hpp"
 
@@ -16,8 +17,7 @@ namespace {
 std::int64_t bytes_of(const KernelFit& fit, std::initializer_list<const char*> names) {
   std::int64_t bytes = 0;
   for (const NamedCause& cause : fit.causes) {
-    const bool named =
-        std::any_of(names.begin(), names.end(), [&cause](const char* name) { return cause.name == name; });
+    const bool named = std::ranges::any_of(names, [&cause](const char* name) { return cause.name == name; });
     if (named) bytes += cause.bytes;
   }
   return bytes;
@@ -143,7 +143,7 @@ std::vector<NextStep> next_steps(const LaunchAnswer& answer, const KernelGroup& 
     return static_cast<double>(step.bytes_now - step.bytes_then) <
            kLeastGain * static_cast<double>(step.bytes_now);
   });
-  std::stable_sort(steps.begin(), steps.end(), [](const NextStep& a, const NextStep& b) {
+  std::ranges::stable_sort(steps, [](const NextStep& a, const NextStep& b) {
     return a.bytes_now - a.bytes_then > b.bytes_now - b.bytes_then;
   });
   return steps;

@@ -92,8 +92,8 @@ class Check {
 }  // namespace
 
 bool ProgramText::has(Direction direction) const {
-  return std::any_of(passes.begin(), passes.end(),
-                     [direction](const TextPass& pass) { return pass.direction == direction; });
+  return std::ranges::any_of(passes,
+                             [direction](const TextPass& pass) { return pass.direction == direction; });
 }
 
 std::vector<TileProgram> ProgramText::programs(Direction direction, const AttentionProblem& problem) const {

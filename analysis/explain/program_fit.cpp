@@ -22,7 +22,7 @@ bool usual(TileShape tile) {
 
 /// Adds the candidate to the fit of its kind, or as a fit of its own.
 void add_fit(std::vector<ProgramFit>& fits, const CandidateProgram& candidate, bool grid_agrees) {
-  const auto same = std::find_if(fits.begin(), fits.end(), [&candidate](const ProgramFit& fit) {
+  const auto same = std::ranges::find_if(fits, [&candidate](const ProgramFit& fit) {
     return fit.name == candidate.name && fit.convention == candidate.convention;
   });
   const bool tiled = candidate.tile.block_m > 0;
@@ -95,8 +95,8 @@ std::vector<ProgramFit> as_good_as(const CandidateProgram& best, const Evidence&
       equals.push_back(candidate);
     }
   }
-  std::stable_sort(equals.begin(), equals.end(),
-                   [](const auto* a, const auto* b) { return a->convention.size() < b->convention.size(); });
+  std::ranges::stable_sort(
+      equals, [](const auto* a, const auto* b) { return a->convention.size() < b->convention.size(); });
   std::vector<ProgramFit> fits;
   for (const CandidateProgram* candidate : equals) add_fit(fits, *candidate, by_grid);
   return fits;
@@ -137,7 +137,7 @@ std::vector<std::string> hints_of(const KernelGroup& kernel, const KernelFit& fi
 /// "any", "64...128", "(64, 96)"
 std::string sizes_text(const std::set<int>& sizes) {
   if (sizes.size() == std::size(kCandidateBlocks)) return "any";
-  const auto first = std::find(std::begin(kCandidateBlocks), std::end(kCandidateBlocks), *sizes.begin());
+  const auto first = std::ranges::find(kCandidateBlocks, *sizes.begin());
   if (sizes.size() > 2 && std::equal(sizes.begin(), sizes.end(), first)) {
     return fmt::format("{}...{}", *sizes.begin(), *sizes.rbegin());
   }
@@ -149,6 +149,12 @@ std::string sizes_text(const std::set<int>& sizes) {
 std::string chance_text(double chance) {
   constexpr double kLeastShown = 1e-3;
   return chance < kLeastShown ? "under 0.1 %" : fmt::format("{:.1f} %", 100 * chance);
+}
+
+std::string_view to_string(Agreement agreement) {
+  constexpr std::string_view kTexts[] = {"explained",        "not certain",   "reads explained",
+                                         "writes explained", "not explained", "no attention kernel"};
+  return kTexts[static_cast<std::size_t>(agreement)];
 }
 
 std::string ProgramFit::tile_text() const {
@@ -187,20 +193,21 @@ std::string ruled_out_text(std::span<const CandidateProgram> candidates, const F
 
 /// Where no candidate is left.
 void set_unexplained(KernelFit& fit, std::span<const CandidateProgram> candidates, const FitTarget& target,
-                     const LaunchEvidence& launch) {
+                     const LaunchEvidence& launch, bool names_nearest) {
   fit.read_residual_bytes = target.bytes.read_bytes;
   fit.write_residual_bytes = target.bytes.write_bytes;
   if (launch.other_work()) {
     fit.agreement = Agreement::no_attention;
-  } else if (std::string text = ruled_out_text(candidates, target, launch); !text.empty()) {
-    fit.hints.push_back(std::move(text));
+  } else if (names_nearest) {
+    const std::string text = ruled_out_text(candidates, target, launch);
+    if (!text.empty()) fit.hints.push_back(text);
   }
 }
 
 }  // namespace
 
 KernelFit fit_kernel(const KernelGroup& kernel, std::span<const CandidateProgram> candidates,
-                     std::optional<std::int64_t> sm_count) {
+                     std::optional<std::int64_t> sm_count, bool names_nearest) {
   KernelFit fit;
   fit.causes = counted_causes(kernel.measured);
   const FitTarget target = fit_target(kernel, fit.causes);
@@ -212,13 +219,12 @@ KernelFit fit_kernel(const KernelGroup& kernel, std::span<const CandidateProgram
     if (counters_allow(candidate, kernel, target)) ranked.push_back(&candidate);
   }
   if (ranked.empty()) {
-    set_unexplained(fit, candidates, target, launch);
+    set_unexplained(fit, candidates, target, launch, names_nearest);
     return fit;
   }
   const Evidence evidence{kernel, target, launch};
-  const CandidateProgram& best = **std::min_element(
-      ranked.begin(), ranked.end(),
-      [&evidence](const auto* a, const auto* b) { return evidence.cost(*a) < evidence.cost(*b); });
+  const CandidateProgram& best = **std::ranges::min_element(
+      ranked, [&evidence](const auto* a, const auto* b) { return evidence.cost(*a) < evidence.cost(*b); });
   fit.cost = evidence.cost(best);
   fit.best = best;
   fit.asked_again_bytes = target.expected_reads(best) - best.bytes.read_bytes;

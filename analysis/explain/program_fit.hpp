@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/explain/candidate_programs.hpp"
@@ -24,6 +25,8 @@ enum class Agreement : std::uint8_t {
   unexplained,
   no_attention,  // by its name a copy, a fill, a reduction or the like
 };
+/// "reads explained", "no attention kernel"
+std::string_view to_string(Agreement agreement);
 /// Of falsified counts, so many may be explained at most where the true ones are called explained.
 inline constexpr double kMostChance = 0.02;
 /// "0.3 %", "under 0.1 %"
@@ -42,6 +45,10 @@ struct ProgramFit {
 
   /// "128 x any", "64...128 x 64", "128 x (16, 32)": block_m and block_n; "" without tiles.
   std::string tile_text() const;
+  /// "forward, K and V by tile"
+  std::string name_text() const { return convention.empty() ? name : name + ", " + convention; }
+  /// The same, and the tile where it has one.
+  std::string text() const { return tiles.empty() ? name_text() : name_text() + ", " + tile_text(); }
 };
 
 /// What would explain a kernel better than the problem that was given.
@@ -73,9 +80,10 @@ struct KernelFit {
 /// residuals at reads and writes, so that one side that agrees to the byte outweighs another that something
 /// unnamed adds to, and by what the launch says; loads that L1 served may be missing.
 /// @param sm_count of the device
+/// @param names_nearest  whether, where the launch rules out all candidates, a hint names the nearest of them
 /// @throws BadInput when `kernel` lacks sm_l2_read_bytes or sm_l2_write_bytes
 KernelFit fit_kernel(const KernelGroup& kernel, std::span<const CandidateProgram> candidates,
-                     std::optional<std::int64_t> sm_count = std::nullopt);
+                     std::optional<std::int64_t> sm_count = std::nullopt, bool names_nearest = true);
 
 /// The number of query heads that explains a kernel better than the given one, if some does.
 /// Every byte of a problem is proportional to its heads over the batch, so that each candidate says with how

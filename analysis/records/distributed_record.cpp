@@ -138,7 +138,7 @@ static void list(Fields& fields, Of<Fields, DistributedRecord>& record) {
 }
 
 const GpuRecord* DistributedPass::busiest() const {
-  const auto most = std::max_element(gpus.begin(), gpus.end(), [](const GpuRecord& a, const GpuRecord& b) {
+  const auto most = std::ranges::max_element(gpus, [](const GpuRecord& a, const GpuRecord& b) {
     return a.link.data.sent_bytes < b.link.data.sent_bytes;
   });
   return most == gpus.end() ? nullptr : &*most;

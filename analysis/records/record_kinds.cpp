@@ -35,8 +35,7 @@ constexpr RecordKind kKinds[] = {
 };
 
 const RecordKind* kind_named(std::string_view schema) {
-  const auto* const found = std::find_if(std::begin(kKinds), std::end(kKinds),
-                                         [schema](const RecordKind& kind) { return kind.schema == schema; });
+  const auto* const found = std::ranges::find(kKinds, schema, &RecordKind::schema);
   return found == std::end(kKinds) ? nullptr : found;
 }
 
@@ -47,9 +46,9 @@ std::string what_it_is(std::string_view schema) {
                        kind->taken_by.empty() ? ", which no command takes" : ", which ", kind->taken_by);
   }
   const std::string_view name = schema.substr(0, schema.find('/') + 1);
-  const bool other_version =
-      !name.empty() && std::any_of(std::begin(kKinds), std::end(kKinds),
-                                   [name](const RecordKind& kind) { return kind.schema.starts_with(name); });
+  const bool other_version = !name.empty() && std::ranges::any_of(kKinds, [name](const RecordKind& kind) {
+    return kind.schema.starts_with(name);
+  });
   return other_version ? "; this is of another version of TileScope" : "";
 }
 
@@ -80,7 +79,7 @@ std::string require_kind(const std::string& source, const Json& json,
                    wanted_text(wanted));
   }
   const std::string schema = machine ? "(none)" : file.at("schema").text();
-  if (std::find(wanted.begin(), wanted.end(), schema) != wanted.end()) return schema;
+  if (std::ranges::find(wanted, schema) != wanted.end()) return schema;
   throw BadInput(source + ": schema", machine ? schema : "\"" + schema + "\"",
                  fmt::format("must be {}{}", wanted_text(wanted),
                              machine ? "; this is a machine, which `--machine` takes" : what_it_is(schema)));

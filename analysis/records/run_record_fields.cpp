@@ -140,9 +140,8 @@ static void list(Fields& fields, Of<Fields, SimulatedBytes>& bytes) {
   const auto not_larger = [](const L2CurvePoint& a, const L2CurvePoint& b) {
     return a.l2_bytes >= b.l2_bytes;
   };
-  fields.check(
-      std::adjacent_find(bytes.l2_curve.begin(), bytes.l2_curve.end(), not_larger) == bytes.l2_curve.end(),
-      "l2_curve", "must have sizes that ascend");
+  fields.check(std::ranges::adjacent_find(bytes.l2_curve, not_larger) == bytes.l2_curve.end(), "l2_curve",
+               "must have sizes that ascend");
 }
 
 template <typename Fields>

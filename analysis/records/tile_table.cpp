@@ -86,8 +86,8 @@ std::int64_t length_bucket(const AttentionProblem& problem) {
 bool TileChoice::same_key(const TileChoice& other) const { return key(*this) == key(other); }
 
 void TileTable::put(TileChoice choice) {
-  const auto place = std::find_if(choices_.begin(), choices_.end(),
-                                  [&](const TileChoice& other) { return other.same_key(choice); });
+  const auto place =
+      std::ranges::find_if(choices_, [&](const TileChoice& other) { return other.same_key(choice); });
   if (place == choices_.end()) {
     choices_.push_back(std::move(choice));
   } else {
@@ -106,7 +106,7 @@ ProgramOptions TileTable::apply(std::string_view kernel, const AttentionProblem&
       continue;
     }
     const std::vector<PassChoice> choices = legal(choice.pass);
-    if (std::find(choices.begin(), choices.end(), choice.choice) == choices.end()) continue;
+    if (std::ranges::find(choices, choice.choice) == choices.end()) continue;
     const TileChoice*& best = nearest[static_cast<std::size_t>(choice.pass)];
     if (!best || distance(choice.seqlen, bucket) < distance(best->seqlen, bucket)) best = &choice;
   }

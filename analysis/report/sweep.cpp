@@ -39,8 +39,8 @@ std::vector<Sweep> find_sweeps(const std::vector<RunSummary>& runs, SweepKey swe
   for (auto& [key, members] : groups) {
     Sweep sweep;
     for (auto& [series, points] : members) {
-      std::stable_sort(points.begin(), points.end(),
-                       [&value](const RunSummary* a, const RunSummary* b) { return value(*a) < value(*b); });
+      std::ranges::stable_sort(
+          points, [&value](const RunSummary* a, const RunSummary* b) { return value(*a) < value(*b); });
       const auto same = [&value](const RunSummary* a, const RunSummary* b) { return value(*a) == value(*b); };
       points.erase(std::unique(points.begin(), points.end(), same), points.end());
       if (points.size() < kLeastPoints) continue;
@@ -118,7 +118,7 @@ std::vector<std::vector<const RunSummary*>> token_sweeps(const std::vector<RunSu
     const auto shorter = [](const RunSummary* a, const RunSummary* b) {
       return a->problem().seqlen_q < b->problem().seqlen_q;
     };
-    std::stable_sort(points.begin(), points.end(), shorter);
+    std::ranges::stable_sort(points, shorter);
     std::set<std::int64_t> lengths;
     for (const RunSummary* point : points) lengths.insert(point->problem().seqlen_q);
     if (lengths.size() >= kLeastPoints) sweeps.push_back(std::move(points));
@@ -197,10 +197,9 @@ std::vector<std::vector<const RunSummary*>> most_representative(
     }
     return std::tuple(algorithms.size(), problems[index].size(), flops);
   };
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [&rank](std::size_t a, std::size_t b) { return rank(a) > rank(b); });
+  std::ranges::stable_sort(ranked, [&rank](std::size_t a, std::size_t b) { return rank(a) > rank(b); });
   ranked.resize(std::min(most, ranked.size()));
-  std::sort(ranked.begin(), ranked.end());
+  std::ranges::sort(ranked);
   std::vector<std::vector<const RunSummary*>> chosen;
   for (const std::size_t index : ranked) chosen.push_back(problems[index]);
   return chosen;
@@ -225,7 +224,7 @@ std::string title_in(const std::vector<const RunSummary*>& runs, const RunSummar
   const auto same_label = [&run](const RunSummary* other) {
     return other->direction == run.direction && other->label == run.label;
   };
-  if (std::count_if(runs.begin(), runs.end(), same_label) < 2) return run.label;
+  if (std::ranges::count_if(runs, same_label) < 2) return run.label;
   return run.label + " " + to_string(run.tile);
 }
 
@@ -251,9 +250,8 @@ std::string with_machines(const std::string& title, const std::vector<std::strin
   constexpr std::size_t kMostNamed = 3;
   if (machines.empty()) return title;
   if (machines.size() > kMostNamed) return fmt::format("{} ({} machines)", title, machines.size());
-  const bool have_commas = std::any_of(machines.begin(), machines.end(), [](const std::string& machine) {
-    return machine.find(',') != std::string::npos;
-  });
+  const bool have_commas = std::ranges::any_of(
+      machines, [](const std::string& machine) { return machine.find(',') != std::string::npos; });
   return fmt::format("{} ({})", title, fmt::join(machines, have_commas ? "; " : ", "));
 }
 

@@ -41,8 +41,8 @@ std::vector<Sweep> tile_sweeps(const std::vector<RunSummary>& runs);
 /// (flash2 forward), rows of K/V where it owns a kv tile. [rows]
 int swept_block(const RunSummary& run);
 
-/// The runs that single-problem figures show: those with bytes of which some direction is no point
-/// of a sweep or, when there is none, the last point of each series and what longer ones have at its length.
+/// The runs that single-problem figures show: those with bytes that have a direction in no sweep. Without any
+/// such run: the last point of each series, and what longer series have at its length.
 std::vector<const RunSummary*> headline_runs(const std::vector<RunSummary>& runs);
 
 /// Every run with bytes; what several records hold, once.

@@ -135,9 +135,8 @@ struct Ratio {
 };
 
 const PassRecord* timed_pass_of(const RunEntry& run, Direction direction) {
-  const auto found = std::find_if(run.passes.begin(), run.passes.end(), [&](const PassRecord& pass) {
-    return pass.direction == direction && pass.time;
-  });
+  const auto found = std::ranges::find_if(
+      run.passes, [&](const PassRecord& pass) { return pass.direction == direction && pass.time; });
   return found == run.passes.end() ? nullptr : &*found;
 }
 

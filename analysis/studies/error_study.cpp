@@ -102,7 +102,7 @@ Tensor twice_rounded_attention(const TensorSet& inputs) {
     round_to(ElementType::fp16, scores.data(), n);
     for (float& score : scores) score *= static_cast<float>(problem.scale());
     round_to(ElementType::fp16, scores.data(), n);
-    const float most = *std::max_element(scores.begin(), scores.end());
+    const float most = *std::ranges::max_element(scores);
     float sum = 0;
     for (float& score : scores) sum += score = std::exp(score - most);
     for (float& score : scores) score /= sum;

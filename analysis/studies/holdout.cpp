@@ -157,9 +157,8 @@ std::vector<DrawnRun> drawn_runs(std::uint64_t seed, int count, std::span<const 
     constexpr int kKernels = std::size(kKernelStrata);
     const KernelStratum& stratum = kKernelStrata[i % kKernels];
     const auto mask = static_cast<MaskStratum>((i + i / kKernels) % kMaskStrata);
-    const auto kernel = std::find_if(kernels.begin(), kernels.end(), [&stratum](const Kernel* one) {
-      return one->name == std::string_view(stratum.kernel);
-    });
+    const auto kernel = std::ranges::find_if(
+        kernels, [&stratum](const Kernel* one) { return one->name == std::string_view(stratum.kernel); });
     if (kernel == kernels.end()) throw std::logic_error("a kernel of the strata is missing");
     const AttentionProblem problem = draw_problem(dice, stratum, mask);
     if ((*kernel)->refusal(problem, stratum.direction, (*kernel)->default_options(problem))) {

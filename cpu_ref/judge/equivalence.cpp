@@ -161,8 +161,7 @@ double largest_share(const Tensor& kernel, const Tensor& mirror, std::span<const
 double mirror_rmse_bound(const Reference& reference, TensorName output, const Arithmetic& arithmetic) {
   const bool conditional = arithmetic.rescaling == Rescaling::conditional;
   const ElementType dtype = reference.problem().dtype;
-  const MirrorRule& rule = *std::find_if(std::begin(kMirrorRules), std::end(kMirrorRules),
-                                         [dtype](const MirrorRule& row) { return row.dtype == dtype; });
+  const MirrorRule& rule = *std::ranges::find(kMirrorRules, dtype, &MirrorRule::dtype);
   const ErrorBound& exact = reference.bound(output);
   const TensorExtent extent = tensor_extent(reference.problem(), output);
   const double unit = 2 * epsilon(extent.dtype) * exact.largest;
@@ -199,8 +198,7 @@ const Kernel* mirror_of(const Kernel& kernel) {
 }
 
 bool Verdict::passed() const {
-  return !tensors.empty() && std::all_of(tensors.begin(), tensors.end(),
-                                         [](const TensorVerdict& tensor) { return tensor.passed; });
+  return !tensors.empty() && std::ranges::all_of(tensors, &TensorVerdict::passed);
 }
 
 Reference::Reference(TensorSet inputs, Direction direction, const Kernel& standard)
@@ -316,7 +314,7 @@ TensorSet Reference::take_outputs() {
   TensorSet outputs(problem());
   for (int i = 0; i < kNumTensors; ++i) {
     const auto name = static_cast<TensorName>(i);
-    if (std::find(std::begin(kInputs), std::end(kInputs), name) != std::end(kInputs)) continue;
+    if (std::ranges::find(kInputs, name) != std::end(kInputs)) continue;
     outputs[name] = std::exchange(tensors_[name], Tensor());
   }
   return outputs;

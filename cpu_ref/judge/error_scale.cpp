@@ -327,7 +327,7 @@ ErrorScale error_scale(const TensorSet& inputs, const ExactAttention& exact) {
   std::vector<double> largest_scores(heads);
   parallel_for_each(heads, [&](std::int64_t head) { largest_scores[head] = pass.run(head); });
   if (!exact.dsink.empty()) add_sink_gradients(inputs, exact, terms, scale);
-  scale.score = *std::max_element(largest_scores.begin(), largest_scores.end());
+  scale.score = *std::ranges::max_element(largest_scores);
   return scale;
 }
 

@@ -37,8 +37,8 @@ class CompensatedRow {
  public:
   explicit CompensatedRow(std::int64_t cols) : sum_(cols), error_(cols) {}
   void clear() {
-    std::fill(sum_.begin(), sum_.end(), 0.0);
-    std::fill(error_.begin(), error_.end(), 0.0);
+    std::ranges::fill(sum_, 0.0);
+    std::ranges::fill(error_, 0.0);
   }
   void add(double weight, const double* row) {
     for (std::size_t d = 0; d < sum_.size(); ++d) add_compensated(sum_[d], error_[d], weight * row[d]);

@@ -83,12 +83,12 @@ std::optional<Divergence> first_wrong_matrix_tile(const TileProgram& program, co
 
 bool writes(const TileProgram& program, TensorName name) {
   const auto among = [name](const std::vector<Operand>& operands) {
-    return std::any_of(operands.begin(), operands.end(), [name](const Operand& operand) {
+    return std::ranges::any_of(operands, [name](const Operand& operand) {
       return operand.tensor == name && operand.kind != AccessKind::load;
     });
   };
   return among(program.init) || among(program.prologue) || among(program.epilogue) ||
-         std::any_of(program.phases.begin(), program.phases.end(), among);
+         std::ranges::any_of(program.phases, among);
 }
 
 /// Whether `program` is the last of its direction to write the tensor.
@@ -109,8 +109,7 @@ std::string describe_element(const TensorExtent& extent, std::int64_t index, dou
 std::optional<Divergence> wrong_output(const Reference& reference, const TileProgram& program,
                                        const std::vector<TileProgram>& programs, TensorName name) {
   const auto stored_by = [name](const TileProgram& other) { return writes(other, name); };
-  const bool as_statistics =
-      name == TensorName::lse && std::none_of(programs.begin(), programs.end(), stored_by);
+  const bool as_statistics = name == TensorName::lse && std::ranges::none_of(programs, stored_by);
   if (!leaves(program, programs, as_statistics ? TensorName::row_sum : name)) return std::nullopt;
   const TensorVerdict verdict = reference.judge(name);
   if (verdict.passed) return std::nullopt;

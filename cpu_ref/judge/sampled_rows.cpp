@@ -165,7 +165,7 @@ void RowJudge::forward(const HeadReader& read) {
     for (std::int64_t q_head = head.batch_head_kv * group; q_head < (head.batch_head_kv + 1) * group;
          ++q_head) {
       const auto here = [q_head](const auto& query) { return query.first == q_head; };
-      const bool sampled = std::any_of(head.queries.begin(), head.queries.end(), here);
+      const bool sampled = std::ranges::any_of(head.queries, here);
       if (!sampled && direction_ == Direction::forward) continue;
       Tensor outputs = read(out, q_head), log_sums = read(lse, q_head);
       if (sampled) {

@@ -10,8 +10,7 @@ namespace tilescope {
 namespace {
 
 bool has(const std::vector<Operand>& operands, TensorName name) {
-  return std::any_of(operands.begin(), operands.end(),
-                     [name](const Operand& operand) { return operand.tensor == name; });
+  return std::ranges::any_of(operands, [name](const Operand& operand) { return operand.tensor == name; });
 }
 
 /// delta = rowsum(dout * out), for the fused order a zeroed dq_accum, if nobody stores it, and the gradient

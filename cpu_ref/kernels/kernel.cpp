@@ -17,7 +17,7 @@ std::string capability_text(int capability) {
 
 std::optional<std::string> tile_refusal(const AttentionProblem& problem, PassName pass, TileShape asked,
                                         const std::vector<TileShape>& compiled) {
-  if (std::find(compiled.begin(), compiled.end(), asked) != compiled.end()) return std::nullopt;
+  if (std::ranges::find(compiled, asked) != compiled.end()) return std::nullopt;
   std::string shapes;
   for (const TileShape& tile : compiled) shapes += (shapes.empty() ? "" : " or ") + text(tile);
   return "is compiled for " + std::string(to_string(pass)) + " tiles of " + shapes + " at head_dim " +
@@ -30,7 +30,7 @@ std::optional<std::string> launch_refusal(PassName pass, const PassOptions& aske
                                           const std::vector<PassChoice>& compiled) {
   const PassChoice choice{asked.tile, asked.launch};
   if (asked.launch == PassLaunch{}) return std::nullopt;
-  if (std::find(compiled.begin(), compiled.end(), choice) != compiled.end()) return std::nullopt;
+  if (std::ranges::find(compiled, choice) != compiled.end()) return std::nullopt;
   return "is not compiled for " + std::string(to_string(pass)) + " tiles of " + text(choice);
 }
 
@@ -45,7 +45,7 @@ std::string names_of(const std::vector<BackwardOrder>& orders, std::string_view 
 }
 
 bool has_order(const std::vector<BackwardOrder>& orders, BackwardOrder asked) {
-  return std::find(orders.begin(), orders.end(), asked) != orders.end();
+  return std::ranges::find(orders, asked) != orders.end();
 }
 
 std::optional<std::string> order_refusal(const std::vector<BackwardOrder>& orders, BackwardOrder asked) {
@@ -59,7 +59,7 @@ std::optional<std::string> order_refusal(const std::vector<BackwardOrder>& order
 std::optional<std::string> sums_refusal(const Kernel& kernel, const AttentionProblem& problem,
                                         const ProgramOptions& options) {
   const std::vector<Fp8Sums>& has = kernel.fp8_sums;
-  if (!is_fp8(problem.dtype) || std::find(has.begin(), has.end(), options.fp8_sums) != has.end()) {
+  if (!is_fp8(problem.dtype) || std::ranges::find(has, options.fp8_sums) != has.end()) {
     return std::nullopt;
   }
   std::string names;
@@ -71,7 +71,7 @@ std::optional<std::string> variant_refusal(const Kernel& kernel, Direction direc
                                            const ProgramOptions& options) {
   if (options.variant == Variant::own) return std::nullopt;
   const std::vector<Variant>& has = kernel.variants;
-  const bool known = std::find(has.begin(), has.end(), options.variant) != has.end();
+  const bool known = std::ranges::find(has, options.variant) != has.end();
   if (known && direction == Direction::forward) return std::nullopt;
   return "has no variant " + std::string(to_string(options.variant)) + (known ? " of its backward pass" : "");
 }

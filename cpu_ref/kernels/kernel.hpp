@@ -47,9 +47,9 @@ enum class Rescaling : std::uint8_t {
 /// How a kernel's arithmetic is other than its mirror's beyond the order of fp32 sums.
 struct Arithmetic {
   Rescaling rescaling = Rescaling::always;
-  /// The error of P V's sums in fp8, relative to the sum of its terms' absolute values. Its mirror's sums are
-  /// cut as its own (Fp8Sums), but where rescaling is conditional, P is rounded to other numbers, of which
-  /// other bits are cut.
+  /// The error of P V's sums in fp8, relative to the sum of its terms' absolute values. Its mirror cuts sums
+  /// as it does (Fp8Sums); but where rescaling is conditional, the two round P to other numbers and so cut
+  /// other bits.
   double fp8_sum_error = 0;
   /// S and dP are stored in the element type, and their sums have another order than a mirror's: some are
   /// rounded to the other side.

@@ -21,19 +21,17 @@ Queues queues_of(const TileProgram& program) {
   const AttentionProblem& p = program.problem;
   const VisibleBand band = p.band();
   Queues queues;
-  const bool streams = std::any_of(program.phases.begin(), program.phases.end(), [](const auto& phase) {
-    return std::ranges::any_of(phase, reduces, &Operand::kind);
-  });
+  const bool streams = std::ranges::any_of(
+      program.phases, [](const auto& phase) { return std::ranges::any_of(phase, reduces, &Operand::kind); });
   if (streams) {
     queues.streamed = p.batch * (program.axis == Axis::q ? p.heads_kv * num_n_blocks(band, program.tile)
                                                          : p.heads * num_m_blocks(band, program.tile));
   }
   const bool adds = std::ranges::any_of(program.epilogue, reduces, &Operand::kind);
   if (program.query_splits() > 1 && adds) queues.owned = p.batch * p.heads_kv * program.num_blocks();
-  const bool by_heads =
-      std::any_of(program.epilogue.begin(), program.epilogue.end(), [&program](const Operand& operand) {
-        return reduces(operand.kind) && program.extent(operand.tensor).indexing == TileIndexing::head;
-      });
+  const bool by_heads = std::ranges::any_of(program.epilogue, [&program](const Operand& operand) {
+    return reduces(operand.kind) && program.extent(operand.tensor).indexing == TileIndexing::head;
+  });
   if (by_heads) queues.heads = p.heads;
   return queues;
 }

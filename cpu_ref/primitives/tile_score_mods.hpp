@@ -31,7 +31,7 @@ class TileScoreMods {
 class RowStates {
  public:
   explicit RowStates(const TileProgram& program);
-  /// row_max = -inf and row_sum = 0; or, where the program begins with them, the sinks, of which each is 1.
+  /// row_max = -inf and row_sum = 0. Where the program begins with sinks: row_max = sink and row_sum = 1.
   /// @param unit  a scaled score is unit * score  @param one  what row_sum has for 1
   void begin(Cta& cta, const TileCoord& owned, double unit, float one, float* row_max, float* row_sum);
 

@@ -42,7 +42,7 @@ std::int64_t beside_runs(std::int64_t bytes, std::int64_t run) {
   return beside_in_sectors(0, whole) + (bytes - whole) / kOne * (kSectorBytes - kOne);
 }
 
-/// Of the rows of a tile, of which the first begins there.
+/// What crosses beside the rows of one tile. @param begin  of its first row [bytes]
 std::int64_t beside_tile(const Boxes& boxes, std::int64_t begin, std::int64_t rows, std::int64_t row_bytes) {
   const std::int64_t bytes = rows * row_bytes, piece = boxes.panel_bytes;
   switch (boxes.asked_by) {

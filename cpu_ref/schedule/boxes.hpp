@@ -41,7 +41,7 @@ enum class AskedBy : std::uint8_t {
   pieces,
   /// Copies where a tile begins at a multiple of 16 bytes, pieces elsewhere.
   copies_or_pieces,
-  /// Of numbers, of which each head's begin at a sector: copies as above.
+  /// Copies of numbers, as above: those of each head begin at a sector.
   aligned_copies,
   /// The same by loads of panel_bytes at a time, and one by one of the last ones, which are fewer.
   aligned_runs,
@@ -59,7 +59,7 @@ struct Boxes {
   bool loaded() const { return asked_by != AskedBy::stored_boxes; }
   bool stored() const { return asked_by == AskedBy::stored_boxes || asked_by == AskedBy::padded_rows; }
   /// What crosses beside the bytes of so many rows from `first` on, counted over the tensors of all heads.
-  /// They are tiles of `tile_rows`, of which the last may be cut.
+  /// They are tiles of `tile_rows`; the last one may be cut.
   /// @param numbers  whether a row is one number
   std::int64_t beside_rows(std::int64_t first, std::int64_t rows, std::int64_t tile_rows,
                            std::int64_t row_bytes, bool numbers) const;

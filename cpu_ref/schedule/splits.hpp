@@ -94,8 +94,8 @@ SplitKeys split_keys(const SplitPolicy& policy, const SplitTiles& tiles, int blo
 
 /// The rule published with FlashAttention-3, of tiles alone: one split where four fifths of the SMs have a q
 /// tile already or visit four kv tiles or fewer, else the fewest splits whose waves are at least 85 % as full
-/// as those of the best number. As in FlashAttention-2, numbers of which some splits would have no tile do
-/// not count.
+/// as those of the best number. As in FlashAttention-2, a number that leaves a split without a tile does not
+/// count.
 int wave_efficient_splits(std::int64_t q_tiles, int visited_tiles, int sms);
 /// Where the longest walk is half as long again as the mean one, equal numbers of splits would leave it alone
 /// at the end: as many tiles a split as each SM gets of all, four at least. 0: walks are alike, or short.

@@ -21,8 +21,9 @@ int most_kv_tiles(const VisibleBand& band, TileShape tile) {
 
 /// Each slot takes time to read, and few of them time to wait: of the kv tiles of a head that are computed at
 /// once, each adds to dQ half a step after the one in front of it in its slot. That is as long as all slots
-/// take to read with the square root of (such kv tiles behind the first x entries of a step) / queries, since
-/// a device reads four bytes in the time of five FLOP of an SM, of which a step has ten an entry and column.
+/// take to read with the square root of (such kv tiles behind the first x entries of a step) / queries: a
+/// device reads four bytes in the time in which an SM does five FLOP, and a step has ten FLOP an entry and
+/// column.
 double paying_slots(const AttentionProblem& problem, TileShape tile, int most_kv_tiles) {
   constexpr std::int64_t kCtasAtOnce = 132;  // any number of some device: the sums are the same on all
   // Under a mask each query head of a group has CTAs of its own, as a rule.

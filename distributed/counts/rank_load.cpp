@@ -53,11 +53,10 @@ Balance balance(const DistributedProgram& program) {
   double all = 0, slowest_steps = 0;
   for (const std::int64_t pairs : by_rank) all += static_cast<double>(pairs);
   for (const auto& [step, ranks] : by_step)
-    slowest_steps += static_cast<double>(*std::max_element(ranks.begin(), ranks.end()));
+    slowest_steps += static_cast<double>(*std::ranges::max_element(ranks));
   if (all == 0) return {};
   const double mean = all / program.ranks;
-  return {mean / static_cast<double>(*std::max_element(by_rank.begin(), by_rank.end())),
-          mean / slowest_steps};
+  return {mean / static_cast<double>(*std::ranges::max_element(by_rank)), mean / slowest_steps};
 }
 
 double least_hidden_tokens(const AttentionProblem& problem, Direction direction, double flops_per_second,

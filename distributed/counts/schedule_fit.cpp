@@ -67,9 +67,8 @@ std::vector<ScheduleFit> fit_schedules(const AttentionProblem& problem, Directio
     const double sent = way.bytes * protocol.factor, difference = sent > 0 ? sent_bytes / sent - 1 : 1;
     if (std::abs(difference) > kLinkFit) return;
     const std::string how = both(way.how, protocol.name);
-    const auto same = std::find_if(fits.begin(), fits.end(), [&](const ScheduleFit& fit) {
-      return fit.how == how && fit.sent_bytes == sent;
-    });
+    const auto same = std::ranges::find_if(
+        fits, [&](const ScheduleFit& fit) { return fit.how == how && fit.sent_bytes == sent; });
     if (same == fits.end()) {
       fits.push_back({{schedule}, how, sent, difference});
     } else {
@@ -84,7 +83,7 @@ std::vector<ScheduleFit> fit_schedules(const AttentionProblem& problem, Directio
       }
     }
   }
-  std::stable_sort(fits.begin(), fits.end(), [](const ScheduleFit& a, const ScheduleFit& b) {
+  std::ranges::stable_sort(fits, [](const ScheduleFit& a, const ScheduleFit& b) {
     return std::abs(a.difference) < std::abs(b.difference);
   });
   return fits;

@@ -22,7 +22,7 @@ inline constexpr double kLinkFit = 0.01;
 
 /// Those within kLinkFit, the nearest first; where two are as near, the one that rests on less. Besides each
 /// schedule's own closed form, what others do with it: gradients summed in the element type, K and V kept
-/// from the forward pass, and NCCL's protocols, of which LL128 carries 120 of 128 bytes and LL half.
+/// from the forward pass, and NCCL's protocols (LL128 carries 120 of 128 bytes as data, LL half).
 /// @param sent_bytes  of user data, by the GPU that sends most, in one pass
 std::vector<ScheduleFit> fit_schedules(const AttentionProblem& problem, Direction direction, int ranks,
                                        double sent_bytes);

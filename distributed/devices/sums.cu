@@ -142,15 +142,16 @@ __global__ void fill_pass(float* data, std::int64_t count, float value) {
 
 constexpr int kWide = 8;
 
-/// Rows of whole 16-byte packs go by them, others by the element.
-template <typename Wide, typename Narrow>
-void launch(const PassRows& extent, Wide&& wide, Narrow&& narrow) {
+/// Calls pass(grid) with elements a thread as its template argument: rows of whole 16-byte packs go by them,
+/// others by the element.
+template <typename Pass>
+void launch(const PassRows& extent, Pass&& pass) {
   if (extent.rows == 0) return;
   const bool packs = extent.cols % kWide == 0;
   const std::int64_t rows = kThreads / (packs ? extent.cols / kWide : extent.cols);
   const dim3 grid(static_cast<unsigned>((extent.rows + rows - 1) / rows), static_cast<unsigned>(extent.heads),
                   static_cast<unsigned>(extent.batch));
-  packs ? wide(grid) : narrow(grid);
+  packs ? pass.template operator()<kWide>(grid) : pass.template operator()<1>(grid);
   check_cuda(cudaGetLastError(), "launching a pass over sums");
 }
 
@@ -159,10 +160,9 @@ void launch(const PassRows& extent, Wide&& wide, Narrow&& narrow) {
 void launch_merge(const MergeArguments& arguments, ElementType dtype, bool fp32_target, CUstream_st* stream) {
   dispatch_element(dtype, [&]<typename Element>() {
     const auto run = [&]<typename Target>() {
-      launch(
-          arguments.extent,
-          [&](dim3 grid) { merge_pass<Element, Target, kWide><<<grid, kThreads, 0, stream>>>(arguments); },
-          [&](dim3 grid) { merge_pass<Element, Target, 1><<<grid, kThreads, 0, stream>>>(arguments); });
+      launch(arguments.extent, [&]<int kWidth>(dim3 grid) {
+        merge_pass<Element, Target, kWidth><<<grid, kThreads, 0, stream>>>(arguments);
+      });
     };
     fp32_target ? run.template operator()<float>() : run.template operator()<Element>();
   });
@@ -171,38 +171,25 @@ void launch_merge(const MergeArguments& arguments, ElementType dtype, bool fp32_
 void launch_add_part(const PassRows& extent, const DeviceTensor& sums, const DeviceTensor& part,
                      ElementType dtype, bool store, CUstream_st* stream) {
   dispatch_element(dtype, [&]<typename Element>() {
-    launch(
-        extent,
-        [&](dim3 grid) {
-          add_part_pass<Element, kWide><<<grid, kThreads, 0, stream>>>(extent, sums, part, store);
-        },
-        [&](dim3 grid) {
-          add_part_pass<Element, 1><<<grid, kThreads, 0, stream>>>(extent, sums, part, store);
-        });
+    launch(extent, [&]<int kWidth>(dim3 grid) {
+      add_part_pass<Element, kWidth><<<grid, kThreads, 0, stream>>>(extent, sums, part, store);
+    });
   });
 }
 
 void launch_add_sums(const PassRows& extent, const DeviceTensor& to, const DeviceTensor& from,
                      bool clears_source, CUstream_st* stream) {
-  launch(
-      extent,
-      [&](dim3 grid) {
-        add_sums_pass<kWide><<<grid, kThreads, 0, stream>>>(extent, to, from, clears_source);
-      },
-      [&](dim3 grid) { add_sums_pass<1><<<grid, kThreads, 0, stream>>>(extent, to, from, clears_source); });
+  launch(extent, [&]<int kWidth>(dim3 grid) {
+    add_sums_pass<kWidth><<<grid, kThreads, 0, stream>>>(extent, to, from, clears_source);
+  });
 }
 
 void launch_round(const PassRows& extent, const DeviceTensor& result, const DeviceTensor& sums,
                   ElementType dtype, float factor, CUstream_st* stream) {
   dispatch_element(dtype, [&]<typename Element>() {
-    launch(
-        extent,
-        [&](dim3 grid) {
-          round_pass<Element, kWide><<<grid, kThreads, 0, stream>>>(extent, result, sums, factor);
-        },
-        [&](dim3 grid) {
-          round_pass<Element, 1><<<grid, kThreads, 0, stream>>>(extent, result, sums, factor);
-        });
+    launch(extent, [&]<int kWidth>(dim3 grid) {
+      round_pass<Element, kWidth><<<grid, kThreads, 0, stream>>>(extent, result, sums, factor);
+    });
   });
 }
 

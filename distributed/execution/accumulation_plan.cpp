@@ -14,12 +14,10 @@ using enum TensorName;
 class RowSet {
  public:
   bool overlaps(const IndexRange& range) const {
-    return std::any_of(ranges_.begin(), ranges_.end(),
-                       [&](const IndexRange& r) { return r.overlaps(range); });
+    return std::ranges::any_of(ranges_, [&](const IndexRange& r) { return r.overlaps(range); });
   }
   bool contains(const IndexRange& range) const {
-    return std::any_of(ranges_.begin(), ranges_.end(),
-                       [&](const IndexRange& r) { return r.contains(range); });
+    return std::ranges::any_of(ranges_, [&](const IndexRange& r) { return r.contains(range); });
   }
   void add(IndexRange range) {
     std::erase_if(ranges_, [&](const IndexRange& r) {
@@ -76,7 +74,6 @@ class AccumulationPlanner {
   const Attend& launch(int operation) const {
     return std::get<Attend>(program_.operations[at(operation)].what);
   }
-  const Move& move(int operation) const { return std::get<Move>(program_.operations[at(operation)].what); }
   bool covers(int buffer, const IndexRange& rows) const {
     return rows.contains({0, program_.buffers[at(buffer)].rows});
   }

@@ -17,8 +17,7 @@ using enum TensorName;
 
 const Kernel& default_rank_kernel() {
   const auto kernels = cpu_kernels();
-  return *std::find_if(kernels.begin(), kernels.end(),
-                       [](const Kernel& kernel) { return kernel.algorithm == Algorithm::flash2; });
+  return *std::ranges::find(kernels, Algorithm::flash2, &Kernel::algorithm);
 }
 
 CpuRank::CpuRank(int rank, const DistributedProgram& program, const Kernel& kernel,

@@ -69,7 +69,7 @@ class EnqueuePlanner {
   bool joins_group(int index) const {
     if (group_begin_ < 0 || operation(index).step != operation(group_begin_).step) return false;
     const auto& waits = operation(index).waits;
-    return std::all_of(waits.begin(), waits.end(), [&](int wait) { return wait < group_begin_; });
+    return std::ranges::all_of(waits, [&](int wait) { return wait < group_begin_; });
   }
   Enqueued& append(int rank, int stream) {
     auto& enqueued = plans_[static_cast<std::size_t>(rank)].enqueued;

@@ -45,7 +45,7 @@ Exchange::Outcome Exchange::receive(int to, int operation, Message& message) {
 
 int Exchange::running_rank() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto running = std::find(idle_.begin(), idle_.end(), false);
+  const auto running = std::ranges::find(idle_, false);
   return running == idle_.end() ? -1 : static_cast<int>(running - idle_.begin());
 }
 

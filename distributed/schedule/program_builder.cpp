@@ -98,7 +98,7 @@ void ProgramBuilder::add(int step, std::variant<Move, Attend> what) {
   Operation operation{step, {}, std::move(what), compute_stream_};
   for (const Access& access : all) wait_for(operation, access);
   for (const Access& access : all) note(access);
-  std::sort(operation.waits.begin(), operation.waits.end());
+  std::ranges::sort(operation.waits);
   operation.waits.erase(std::unique(operation.waits.begin(), operation.waits.end()), operation.waits.end());
   program_.operations.push_back(std::move(operation));
 }

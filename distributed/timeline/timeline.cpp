@@ -94,7 +94,7 @@ class ProgramClock {
       own.split.sums = works_.cleared_seconds(rank);
       const double begin = own.split.others + own.split.sums;
       own.sms.advance(begin);
-      std::fill(own.compute_streams.begin(), own.compute_streams.end(), begin);
+      std::ranges::fill(own.compute_streams, begin);
     }
     timeline_.ranks.resize(static_cast<std::size_t>(program.ranks));
     done_.resize(program.operations.size());
@@ -280,7 +280,7 @@ double tile_seconds_of(const DistributedProgram& alone, const RankRates& rates, 
 
 std::size_t RankTimeline::last_rank() const {
   const auto earlier = [](const RankTime& a, const RankTime& b) { return a.end_seconds < b.end_seconds; };
-  return static_cast<std::size_t>(std::max_element(ranks.begin(), ranks.end(), earlier) - ranks.begin());
+  return static_cast<std::size_t>(std::ranges::max_element(ranks, earlier) - ranks.begin());
 }
 
 RankTimeline predict_timeline(const DistributedProgram& program, const RankRates& rates,

@@ -12,8 +12,8 @@ namespace tilescope::gpu::emulator {
 /// Different sectors that a run of bytes lies in.
 std::uint64_t sectors_spanned(std::uint64_t from, std::uint64_t bytes);
 
-/// Of a row that the copy engine loads, of which `within` bytes from `begin` on are in the tensor: the
-/// sectors that these touch, and as many as the zeros beyond fill. Counted on an H200 and an H100.
+/// What a row costs that the copy engine loads and that has `within` bytes, from `begin` on, in the tensor:
+/// the sectors that these touch, and as many as the zeros beyond fill. Counted on an H200 and an H100.
 std::uint64_t sectors_of_row(std::uint64_t begin, std::uint32_t within, std::uint32_t bytes);
 
 /// What cp.async.cg fetches: past L1, a sector goes to one block of 32 bytes of shared memory, and is fetched

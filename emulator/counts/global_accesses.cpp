@@ -41,16 +41,15 @@ constexpr std::uint64_t cluster_of(std::uint64_t who) { return who >> 32; }
 }  // namespace
 
 bool may_order_ctas(const ptx::Kernel& kernel) {
-  return std::any_of(kernel.instructions.begin(), kernel.instructions.end(),
-                     [](const ptx::Instruction& instruction) {
-                       const std::string_view word = instruction.word();
-                       if (word == "fence") return instruction.has_any({"gpu", "sys"});
-                       if (word == "membar") return instruction.has_any({"gl", "sys"});
-                       if (word != "ld" && word != "st" && word != "atom" && word != "red") return false;
-                       if (instruction.has_any({"shared", "shared::cta", "shared::cluster"})) return false;
-                       const bool waits = word == "ld" && instruction.has_any({"relaxed", "volatile"});
-                       return waits || instruction.has_any({"acquire", "release", "acq_rel"});
-                     });
+  return std::ranges::any_of(kernel.instructions, [](const ptx::Instruction& instruction) {
+    const std::string_view word = instruction.word();
+    if (word == "fence") return instruction.has_any({"gpu", "sys"});
+    if (word == "membar") return instruction.has_any({"gl", "sys"});
+    if (word != "ld" && word != "st" && word != "atom" && word != "red") return false;
+    if (instruction.has_any({"shared", "shared::cta", "shared::cluster"})) return false;
+    const bool waits = word == "ld" && instruction.has_any({"relaxed", "volatile"});
+    return waits || instruction.has_any({"acquire", "release", "acq_rel"});
+  });
 }
 
 bool GlobalAccesses::fits(const Launch& launch, const Memory& memory) {
@@ -89,9 +88,8 @@ void GlobalAccesses::touch(Place& place, Way way, std::uint64_t who, std::option
 
 void GlobalAccesses::touch(std::uint64_t address, std::uint32_t bytes, Way way, std::uint64_t who,
                            const std::byte* value) {
-  auto region =
-      std::upper_bound(regions_.begin(), regions_.end(), address,
-                       [](std::uint64_t at, const Region& each) { return at < each.allocation->base; });
+  auto region = std::ranges::upper_bound(regions_, address, {},
+                                         [](const Region& each) { return each.allocation->base; });
   if (region == regions_.begin()) return;
   --region;
   for (std::uint32_t at = 0; at < bytes; at += place_bytes_) {

@@ -69,8 +69,7 @@ Residency residency_of(const Launch& launch, std::optional<int> registers) {
   const std::uint64_t given = (launch.grid.count() + kMultiprocessors - 1) / kMultiprocessors;
   residency.ctas = std::max<std::uint64_t>(1, std::min(ctas, given));
   const std::uint64_t used = std::max<std::uint64_t>(1, ctas) * (shared == kReserved ? 0 : shared);
-  const auto size = std::find_if(kSharedSizes.begin(), kSharedSizes.end(),
-                                 [&](std::uint64_t kib) { return kib * kKiB >= used; });
+  const auto size = std::ranges::find_if(kSharedSizes, [&](std::uint64_t kib) { return kib * kKiB >= used; });
   residency.l1_bytes = kUnified - (size == kSharedSizes.end() ? kSharedSizes.back() : *size) * kKiB;
   return residency;
 }

@@ -11,8 +11,8 @@ using ptx::Instruction;
 using ptx::Operand;
 
 bool names_memory(const Instruction& instruction) {
-  return std::any_of(instruction.operands.begin(), instruction.operands.end(),
-                     [](const Operand& operand) { return operand.kind == Operand::Kind::address; });
+  return std::ranges::any_of(instruction.operands,
+                             [](const Operand& operand) { return operand.kind == Operand::Kind::address; });
 }
 
 void count_registers(const Operand& operand, std::map<std::uint32_t, int>& times) {
@@ -49,11 +49,11 @@ MemorySites::MemorySites(const ptx::Kernel& kernel)
     MemorySite site{static_cast<std::uint32_t>(i), route_of(instruction)};
     std::map<std::uint32_t, int> results;
     if (instruction.opcode.starts_with("atom")) count_registers(instruction.operands[0], results);
-    site.reduces =
-        instruction.opcode.starts_with("red") ||
-        (instruction.opcode.starts_with("atom") && !instruction.has("cas") && !instruction.has("exch") &&
-         std::all_of(results.begin(), results.end(),
-                     [&](const auto& result) { return times.at(result.first) == result.second; }));
+    site.reduces = instruction.opcode.starts_with("red") ||
+                   (instruction.opcode.starts_with("atom") && !instruction.has("cas") &&
+                    !instruction.has("exch") && std::ranges::all_of(results, [&](const auto& result) {
+                      return times.at(result.first) == result.second;
+                    }));
     by_instruction_[i] = static_cast<std::uint32_t>(sites_.size());
     sites_.push_back(site);
   }

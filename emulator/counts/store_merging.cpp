@@ -69,8 +69,7 @@ void StoreMerging::decide(const std::function<void(std::uint32_t, std::uint64_t)
 }
 
 void StoreMerging::decide_run(std::vector<Store*>& stores) {
-  std::stable_sort(stores.begin(), stores.end(),
-                   [](const Store* a, const Store* b) { return a->turn < b->turn; });
+  std::ranges::stable_sort(stores, [](const Store* a, const Store* b) { return a->turn < b->turn; });
   Stream stream;
   for (auto first = stores.begin(); first != stores.end();) {
     const auto end =

@@ -58,7 +58,7 @@ int written_by(std::string_view operands) {
 bool ends_block(std::string_view opcode) {
   constexpr std::array<std::string_view, 9> kEnds = {"BRA", "BRX", "BSYNC",    "BAR",   "CALL",
                                                      "JMP", "RET", "WARPSYNC", "MEMBAR"};
-  return std::find(kEnds.begin(), kEnds.end(), opcode) != kEnds.end();
+  return std::ranges::find(kEnds, opcode) != kEnds.end();
 }
 
 /// The stores of a block so far.

@@ -53,34 +53,31 @@ void TouchedSectors::touch(std::uint64_t sector, std::uint32_t cta, bool begins_
   }
 }
 
-std::uint64_t TouchedSectors::must_read_bytes() const {
+template <typename Counts>
+std::uint64_t TouchedSectors::bytes_where(Counts&& counts) const {
   std::uint64_t count = 0;
   for (const auto& [first, sectors] : by_first_) {
-    for (std::uint64_t i = 0; i < sectors.count; ++i) {
-      const std::uint32_t touch = sectors.first_touch[i];
-      count += touch != kUntouched && touch % 2 == 0;
-    }
+    for (std::uint64_t i = 0; i < sectors.count; ++i) count += counts(sectors, i);
   }
   return count * kSectorBytes;
+}
+
+std::uint64_t TouchedSectors::must_read_bytes() const {
+  return bytes_where([](const Sectors& sectors, std::uint64_t i) {
+    const std::uint32_t touch = sectors.first_touch[i];
+    return touch != kUntouched && touch % 2 == 0;
+  });
 }
 
 std::uint64_t TouchedSectors::filled_bytes() const {
-  std::uint64_t count = 0;
-  for (const auto& [first, sectors] : by_first_) {
-    for (std::uint64_t i = 0; i < sectors.count; ++i) {
-      const std::uint32_t touch = sectors.first_touch[i];
-      count += touch != kUntouched && touch % 2 == 1 && sectors.covered[i] != ~0u;
-    }
-  }
-  return count * kSectorBytes;
+  return bytes_where([](const Sectors& sectors, std::uint64_t i) {
+    const std::uint32_t touch = sectors.first_touch[i];
+    return touch != kUntouched && touch % 2 == 1 && sectors.covered[i] != ~0u;
+  });
 }
 
 std::uint64_t TouchedSectors::must_write_bytes() const {
-  std::uint64_t count = 0;
-  for (const auto& [first, sectors] : by_first_) {
-    for (std::uint64_t i = 0; i < sectors.count; ++i) count += sectors.written[i];
-  }
-  return count * kSectorBytes;
+  return bytes_where([](const Sectors& sectors, std::uint64_t i) { return sectors.written[i].load(); });
 }
 
 }  // namespace tilescope::gpu::emulator

@@ -48,6 +48,9 @@ class TouchedSectors {
   /// Its allocation and index there; null beyond all.
   std::pair<Sectors*, std::uint64_t> find(std::uint64_t sector);
   void touch(std::uint64_t sector, std::uint32_t cta, bool begins_with_write, bool writes);
+  /// Of the sectors of which counts(sectors, index) says so.
+  template <typename Counts>
+  std::uint64_t bytes_where(Counts&& counts) const;
   std::map<std::uint64_t, Sectors> by_first_;
 };
 

@@ -23,8 +23,8 @@ void TrafficCounter::add_notes(KernelCounts& counts) const {
     counts.notes.push_back("races between CTAs were not looked for: the buffers are too large");
   const double merged = counts.metrics.at("merged_store_bytes");
   const auto least = static_cast<double>(counts.least_write_bytes);
-  const auto stores = std::count_if(total_.begin(), total_.end(),
-                                    [](const SiteCounts& site) { return site.store_sectors > 0; });
+  const auto stores =
+      std::ranges::count_if(total_, [](const SiteCounts& site) { return site.store_sectors > 0; });
   if (const double written = counts.metrics.at("sm_l2_write_bytes"); least < written + merged) {
     counts.notes.push_back(fmt::format(
         "modelled: stores cover sectors in part, of which L1 sends those as one that arrive in a "

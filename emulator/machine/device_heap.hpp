@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels allocate by malloc. It lives as long as the launch, of which each part that runs on its own
-// has the 8 MiB that a device has unless its host asks for more.
+// What kernels allocate by malloc. It lives as long as the launch. Each part of a launch that runs on its own
+// has 8 MiB, as a device has unless its host asks for more.
 #pragma once
 
 #include <cstdint>

@@ -99,11 +99,11 @@ void HappensBefore::acquire(Meeting meeting, std::uint32_t thread) {
 }
 
 bool HappensBefore::has_agent(const std::string& name) const {
-  return std::find(agents_.begin(), agents_.end(), name) != agents_.end();
+  return std::ranges::find(agents_, name) != agents_.end();
 }
 
 std::uint32_t HappensBefore::agent(const std::string& name) {
-  const auto found = std::find(agents_.begin(), agents_.end(), name);
+  const auto found = std::ranges::find(agents_, name);
   if (found != agents_.end()) return threads_ + static_cast<std::uint32_t>(found - agents_.begin());
   if (threads_ + agents_.size() == agents_end_) throw std::runtime_error("too many agents of shared memory");
   agents_.push_back(name);

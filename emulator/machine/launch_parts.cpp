@@ -93,21 +93,20 @@ void require_runnable(const Launch& launch) {
 }
 
 bool is_cooperative(const ptx::Kernel& kernel) {
-  return std::any_of(kernel.specials.begin(), kernel.specials.end(),
-                     [](const auto& special) { return special.name.starts_with("envreg"); });
+  return std::ranges::any_of(kernel.specials,
+                             [](const auto& special) { return special.name.starts_with("envreg"); });
 }
 
 bool ctas_are_apart(const ptx::Kernel& kernel) {
-  return std::none_of(
-      kernel.instructions.begin(), kernel.instructions.end(), [](const ptx::Instruction& instruction) {
-        const std::string_view word = instruction.word();
-        const bool shared =
-            instruction.has("shared") || instruction.has("shared::cta") || instruction.has("shared::cluster");
-        if (instruction.opcode.starts_with("cp.reduce")) return true;
-        if (word == "atom" || word == "red") return !shared;
-        return word == "ld" && !shared &&
-               (instruction.has("acquire") || instruction.has("relaxed") || instruction.has("volatile"));
-      });
+  return std::ranges::none_of(kernel.instructions, [](const ptx::Instruction& instruction) {
+    const std::string_view word = instruction.word();
+    const bool shared =
+        instruction.has("shared") || instruction.has("shared::cta") || instruction.has("shared::cluster");
+    if (instruction.opcode.starts_with("cp.reduce")) return true;
+    if (word == "atom" || word == "red") return !shared;
+    return word == "ld" && !shared &&
+           (instruction.has("acquire") || instruction.has("relaxed") || instruction.has("volatile"));
+  });
 }
 
 Report run_parts(const Launch& launch, const Options& options,
@@ -149,7 +148,7 @@ Report run_parts(const Launch& launch, const Options& options,
 
 void add_new_races(std::vector<Race>& races, const std::vector<Race>& more) {
   for (const Race& race : more) {
-    if (std::find(races.begin(), races.end(), race) == races.end()) races.push_back(race);
+    if (std::ranges::find(races, race) == races.end()) races.push_back(race);
   }
 }
 

@@ -68,7 +68,7 @@ void Machine::fail(const std::string& reason, FindingKind kind, int line) const 
         lines.push_back(program_.steps[group.pc].instruction->line);
     }
   }
-  std::sort(lines.begin(), lines.end());
+  std::ranges::sort(lines);
   lines.erase(std::unique(lines.begin(), lines.end()), lines.end());
   throw DeviceError(words, kind, lines);
 }
@@ -149,16 +149,15 @@ void Machine::end_cluster(Cluster& cluster) {
     add_new_races(run_.report.unwritten_reads, cluster.account->unwritten_reads());
   }
   progress_.ended();
-  resident_.erase(std::find_if(resident_.begin(), resident_.end(),
-                               [&](const auto& one) { return one.get() == &cluster; }));
+  resident_.erase(std::ranges::find_if(resident_, [&](const auto& one) { return one.get() == &cluster; }));
 }
 
 void Machine::remove(std::size_t place) {
   Cluster& cluster = warps_[place]->cta.cluster;
   warps_[place] = warps_.back();
   warps_.pop_back();
-  const bool lives = std::any_of(warps_.begin(), warps_.end(),
-                                 [&](const Warp* warp) { return &warp->cta.cluster == &cluster; });
+  const bool lives =
+      std::ranges::any_of(warps_, [&](const Warp* warp) { return &warp->cta.cluster == &cluster; });
   if (!lives) end_cluster(cluster);
 }
 

@@ -12,11 +12,9 @@ namespace {
 
 /// The variable that holds an offset; dynamic ones reach to the end.
 const ptx::Variable* variable_at(const ptx::Kernel& kernel, std::uint32_t offset) {
-  const auto found =
-      std::find_if(kernel.shared.begin(), kernel.shared.end(), [offset](const ptx::Variable& variable) {
-        return offset >= variable.offset &&
-               (variable.bytes == 0 || offset < variable.offset + variable.bytes);
-      });
+  const auto found = std::ranges::find_if(kernel.shared, [offset](const ptx::Variable& variable) {
+    return offset >= variable.offset && (variable.bytes == 0 || offset < variable.offset + variable.bytes);
+  });
   return found == kernel.shared.end() ? nullptr : &*found;
 }
 

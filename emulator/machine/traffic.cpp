@@ -36,7 +36,7 @@ unsigned count_wavefronts(const Addresses& addresses, LaneMask lanes, std::uint3
         if (std::find(touched[bank].data(), end, word) == end) touched[bank][counts[bank]++] = word;
       }
     });
-    wavefronts += *std::max_element(counts.begin(), counts.end());
+    wavefronts += *std::ranges::max_element(counts);
   }
   return wavefronts;
 }

@@ -88,7 +88,7 @@ TurnEnd Turn::run(std::size_t first) {
 void Turn::tidy() {
   auto& groups = warp_.groups;
   if (groups.size() < 2) return;
-  std::sort(groups.begin(), groups.end(), [](const LaneGroup& a, const LaneGroup& b) { return a.pc < b.pc; });
+  std::ranges::sort(groups, {}, &LaneGroup::pc);
   std::size_t kept = 0;
   for (std::size_t i = 1; i < groups.size(); ++i) {
     if (groups[i].pc == groups[kept].pc) {

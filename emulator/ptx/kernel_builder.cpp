@@ -105,8 +105,7 @@ std::optional<Operand> KernelBuilder::find_special(std::string_view name) {
   const auto offset = special_offset(name);
   if (!offset) return std::nullopt;
   auto& specials = kernel_.specials;
-  if (std::none_of(specials.begin(), specials.end(),
-                   [&](const auto& special) { return special.name == name; }))
+  if (std::ranges::none_of(specials, [&](const auto& special) { return special.name == name; }))
     specials.push_back({std::string(name), *offset});
   operand.kind = Operand::Kind::reg;
   operand.bytes = 4;

@@ -14,15 +14,14 @@ int bytes_of(Type type) {
 }
 
 bool Instruction::has(std::string_view modifier) const {
-  return std::find(modifiers.begin(), modifiers.end(), modifier) != modifiers.end();
+  return std::ranges::find(modifiers, modifier) != modifiers.end();
 }
 bool Instruction::has_any(std::initializer_list<std::string_view> of) const {
-  return std::any_of(of.begin(), of.end(), [&](std::string_view modifier) { return has(modifier); });
+  return std::ranges::any_of(of, [&](std::string_view modifier) { return has(modifier); });
 }
 
 const Kernel* Module::find(std::string_view name) const {
-  const auto found =
-      std::find_if(kernels.begin(), kernels.end(), [&](const auto& kernel) { return kernel->name == name; });
+  const auto found = std::ranges::find_if(kernels, [&](const auto& kernel) { return kernel->name == name; });
   return found == kernels.end() ? nullptr : found->get();
 }
 

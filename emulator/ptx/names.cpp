@@ -31,7 +31,7 @@ constexpr std::string_view kClocks[] = {"clock", "clock64", "globaltimer"};
 /// The value with that name, of those whose names stand in their order.
 template <typename Value, std::size_t N>
 std::optional<Value> value_in(const std::string_view (&names)[N], std::string_view name) {
-  const auto found = std::find(std::begin(names), std::end(names), name);
+  const auto found = std::ranges::find(names, name);
   if (found == std::end(names)) return std::nullopt;
   return static_cast<Value>(found - std::begin(names));
 }

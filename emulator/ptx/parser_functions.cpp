@@ -104,8 +104,7 @@ std::optional<std::uint64_t> Parser::address_of_function(std::string_view name) 
 /// Among the functions that the kernel may call, which it becomes.
 std::size_t Parser::function_number(Kernel& kernel, std::string_view name) {
   auto& functions = kernel.functions;
-  const auto found = std::find_if(functions.begin(), functions.end(),
-                                  [&](const Function& function) { return function.name == name; });
+  const auto found = std::ranges::find(functions, name, &Function::name);
   const auto number = static_cast<std::size_t>(found - functions.begin());
   if (found == functions.end()) {
     functions.emplace_back().name = name;

@@ -78,8 +78,7 @@ std::int64_t Parser::read_initial_value() {
   const Token name = lexer_.next();
   if (is_generic) lexer_.expect(")");
   std::int64_t address = 0;
-  const auto variable = std::find_if(module_.variables.begin(), module_.variables.end(),
-                                     [&](const Variable& one) { return one.name == name.text; });
+  const auto variable = std::ranges::find(module_.variables, name.text, &Variable::name);
   if (variable != module_.variables.end()) {
     address = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(variable->data.get()));
   } else if (const auto function = address_of_function(name.text)) {

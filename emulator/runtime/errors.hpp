@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call returns: CUDA's codes, of which one that a kernel caused stays until the process ends.
+// What a call returns: CUDA's codes. A code that a kernel caused stays until the process ends.
 #pragma once
 
 #include <cuda_runtime_api.h>

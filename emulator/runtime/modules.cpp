@@ -105,8 +105,7 @@ cudaError_t cudaGetSymbolAddress(void** address, const void* symbol) {
     const auto found = variables.find(symbol);
     if (found == variables.end()) throw CudaFailure(cudaErrorInvalidSymbol, "not a device variable");
     const ptx::Module& module = found->second.module->on(current_device());
-    const auto variable = std::find_if(module.variables.begin(), module.variables.end(),
-                                       [&](const ptx::Variable& v) { return v.name == found->second.name; });
+    const auto variable = std::ranges::find(module.variables, found->second.name, &ptx::Variable::name);
     if (variable == module.variables.end()) {
       throw CudaFailure(cudaErrorInvalidSymbol, "the PTX lacks " + found->second.name);
     }

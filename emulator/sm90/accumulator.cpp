@@ -90,7 +90,7 @@ ResultCopies find_result_copies(const ptx::Kernel& kernel) {
       const ptx::Operand &target = instruction.operands[0], &source = instruction.operands[1];
       if (target.kind == ptx::Operand::Kind::vector && target.elements.size() == 2 &&
           source.kind == ptx::Operand::Kind::reg && source.bytes == 4 && results.contains(source.offset) &&
-          std::all_of(target.elements.begin(), target.elements.end(), [](const ptx::Operand& half) {
+          std::ranges::all_of(target.elements, [](const ptx::Operand& half) {
             return half.kind == ptx::Operand::Kind::reg && half.bytes == 2;
           }))
         copies.halves.emplace(source.offset, std::pair(target.elements[0].offset, target.elements[1].offset));
@@ -144,7 +144,7 @@ void Accumulators::give_back(Warp& warp, const ResultCopies& copies, std::uint64
       for (std::size_t next = 0; next < targets.size(); ++next) {
         const auto [first, last] = copies.words.equal_range(targets[next]);
         for (auto copy = first; copy != last; ++copy) {
-          if (std::find(targets.begin(), targets.end(), copy->second) == targets.end() &&
+          if (std::ranges::find(targets, copy->second) == targets.end() &&
               holds(warp, copy->second, mark(*accumulator, index))) {
             targets.push_back(copy->second);
           }

@@ -195,7 +195,7 @@ void multiply(const Product& product, const ReadChunk& read, std::vector<float>&
   const auto a = numbers<float>(product.a_type, a_rows(product, read), product.negate_a);
   const auto b = transposed(numbers<float>(product.b_type, b_rows(product, read), product.negate_b),
                             product.depth(), product.cols);
-  if (!product.accumulate) std::fill(sums.begin(), sums.end(), 0.0f);
+  if (!product.accumulate) std::ranges::fill(sums, 0.0f);
   const auto type = float_type(product.a_type);
   add_products(type ? sum_rule(*type) : tf32_sum_rule(), a.data(), b.data(), sums.data(), kWarpRows,
                product.cols);

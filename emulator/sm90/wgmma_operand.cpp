@@ -17,7 +17,7 @@ std::uint32_t chunk_along_k(const sm90::MatrixDescriptor& operand, std::uint32_t
                   operand.start_address + row / 8 * operand.stride_bytes + row % 8 * width + from_chunk);
 }
 
-/// MN-major: K goes down the rows, of which each holds as many of M or N as the swizzle spans. 16 bits.
+/// MN-major: K goes down the rows; each row holds as many of M or N as the swizzle spans. 16 bits.
 std::uint32_t chunk_along_rows(const sm90::MatrixDescriptor& operand, std::uint32_t row, std::uint32_t k) {
   const auto width = static_cast<std::uint32_t>(panel_row_bytes(operand.swizzle));
   const std::uint32_t byte = 2 * row;

@@ -55,7 +55,7 @@ void require_device() {
   check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "device attribute");
   check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "device attribute");
   const auto runs_here = [&](const Kernel& kernel) { return kernel.chips.has(10 * major + minor); };
-  if (std::any_of(gpu_kernels().begin(), gpu_kernels().end(), runs_here)) return;
+  if (std::ranges::any_of(gpu_kernels(), runs_here)) return;
   throw MachineLacks("the device has compute capability " + std::to_string(major) + "." +
                      std::to_string(minor) +
                      ", for which no GPU kernel is written. The cpu: kernels need no device");
@@ -111,8 +111,7 @@ void DeviceBuffer::check_guards() const {
         front ? static_cast<const char*>(allocation_) : static_cast<const char*>(data()) + bytes_;
     check_cuda(cudaMemcpy(guard.data(), source, kGuardBytes, cudaMemcpyDeviceToHost),
                "reading a guard of " + name_);
-    const auto first =
-        std::find_if(guard.begin(), guard.end(), [](unsigned char byte) { return byte != kGuardByte; });
+    const auto first = std::ranges::find_if(guard, [](unsigned char byte) { return byte != kGuardByte; });
     if (first == guard.end()) continue;
     const std::int64_t offset = first - guard.begin() + (front ? -kGuardBytes : bytes_);
     throw DeviceError("a kernel wrote outside " + name_ + ": its first wrong byte is byte " +

@@ -14,8 +14,7 @@ std::vector<const Kernel*> rungs_of_flash2() {
     if (kernel->algorithm == Algorithm::flash2 && kernel->rung != 0 && kernel->on_gpu())
       rungs.push_back(kernel);
   }
-  std::stable_sort(rungs.begin(), rungs.end(),
-                   [](const Kernel* a, const Kernel* b) { return a->rung > b->rung; });
+  std::ranges::stable_sort(rungs, [](const Kernel* a, const Kernel* b) { return a->rung > b->rung; });
   return rungs;
 }
 

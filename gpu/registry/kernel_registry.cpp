@@ -49,8 +49,7 @@ std::span<const GpuKernel> gpu_ladder() {
   static const std::vector<GpuKernel> ladder = [] {
     std::vector<GpuKernel> rungs(gpu_kernel_rungs().begin(), gpu_kernel_rungs().end());
     std::erase_if(rungs, [](const GpuKernel& rung) { return rung.row.rung == 0; });
-    std::sort(rungs.begin(), rungs.end(),
-              [](const GpuKernel& a, const GpuKernel& b) { return a.row.rung < b.row.rung; });
+    std::ranges::sort(rungs, [](const GpuKernel& a, const GpuKernel& b) { return a.row.rung < b.row.rung; });
     return rungs;
   }();
   return ladder;
@@ -70,8 +69,7 @@ std::vector<const Kernel*> rank_kernels() {
   for (const Kernel& row : gpu_kernels()) {
     if (row.on_ranks) kernels.push_back(&row);
   }
-  std::sort(kernels.begin(), kernels.end(),
-            [](const Kernel* a, const Kernel* b) { return a->rung > b->rung; });
+  std::ranges::sort(kernels, [](const Kernel* a, const Kernel* b) { return a->rung > b->rung; });
   return kernels;
 }
 

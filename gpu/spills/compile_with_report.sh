@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Runs a compiler's command line. What ptxas says of each kernel's registers and spills is kept beside the object,
-# in OBJECT.ptxas, for check_spills.cmake; everything else goes on to stderr. Fails where ptxas says that it makes
-# wgmma products wait for each other (its messages C75xx), which it calls mere information; a build that watches its barriers calls functions, and does.
+# in OBJECT.ptxas, for tests/gpu/registry/spilled_bytes_test.cpp; everything else goes on to stderr. Fails where ptxas says
+# that it makes wgmma products wait for each other (its messages C75xx), which it calls mere information; a build that watches
+# its barriers calls functions, and does.
 object=
 previous=
 for argument in "$@"; do

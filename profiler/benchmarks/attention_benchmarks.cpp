@@ -174,7 +174,7 @@ std::vector<ProductTimes> products_beside(const std::vector<BenchmarkCase>& case
   std::vector<ProductTimes> products;
   for (const BenchmarkCase& c : cases) {
     const auto same = [&](const ProductTimes& times) { return times.threads == c.threads; };
-    if (std::any_of(products.begin(), products.end(), same)) continue;
+    if (std::ranges::any_of(products, same)) continue;
     products.push_back({c.threads, 2 * side * side * side, {}, measured_fma_rate(c.threads)});
   }
   return products;

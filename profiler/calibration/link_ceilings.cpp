@@ -59,7 +59,7 @@ class LinkMeasuring {
       if (i >= kWarmUps) samples.push_back(seconds);
     }
     const auto bytes = static_cast<double>(ceiling.bytes);
-    ceiling.per_second = bytes / *std::min_element(samples.begin(), samples.end());
+    ceiling.per_second = bytes / *std::ranges::min_element(samples);
     ceiling.median_per_second = bytes / median_of(samples);
     ceilings_.push_back(ceiling);
   }

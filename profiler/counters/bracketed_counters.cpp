@@ -17,8 +17,7 @@ void run(const DriverLibrary& driver, const EvictionSweep& sweep) {
 }
 
 const RangeValues* find(const std::vector<RangeValues>& ranges, const std::string& name) {
-  const auto range =
-      std::find_if(ranges.begin(), ranges.end(), [&](const RangeValues& r) { return r.name == name; });
+  const auto range = std::ranges::find(ranges, name, &RangeValues::name);
   return range == ranges.end() ? nullptr : &*range;
 }
 

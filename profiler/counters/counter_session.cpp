@@ -29,8 +29,8 @@ namespace {
 /// context: these are asked for without it.
 std::vector<std::uint8_t> availability_of(const CounterDevice& device,
                                           const std::vector<std::string>& counters) {
-  const bool links = std::all_of(counters.begin(), counters.end(),
-                                 [](const std::string& name) { return name.starts_with("nvl"); });
+  const bool links =
+      std::ranges::all_of(counters, [](const std::string& name) { return name.starts_with("nvl"); });
   return links ? std::vector<std::uint8_t>{} : device.availability;
 }
 

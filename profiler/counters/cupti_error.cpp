@@ -57,8 +57,7 @@ constexpr CodeRow kCodes[] = {
 };
 
 const CodeRow* find_code(int code) {
-  const auto* row =
-      std::find_if(std::begin(kCodes), std::end(kCodes), [code](const CodeRow& r) { return r.code == code; });
+  const auto* row = std::ranges::find(kCodes, code, &CodeRow::code);
   return row == std::end(kCodes) ? nullptr : row;
 }
 

@@ -28,7 +28,7 @@ std::vector<std::string> supported_chips(const CuptiLibrary& library) {
 
 void require_known_chip(const CuptiLibrary& library, const std::string& chip) {
   const std::vector<std::string> chips = supported_chips(library);
-  if (std::find(chips.begin(), chips.end(), chip) != chips.end()) return;
+  if (std::ranges::find(chips, chip) != chips.end()) return;
   std::string allowed;
   for (const std::string& name : chips) allowed += (allowed.empty() ? "" : ", ") + name;
   throw BadInput("chip", chip, "must be one that this libcupti knows: " + allowed);
@@ -51,7 +51,7 @@ MetricCatalogue::MetricCatalogue(const std::string& chip) {
        {CUPTI_METRIC_TYPE_COUNTER, CUPTI_METRIC_TYPE_RATIO, CUPTI_METRIC_TYPE_THROUGHPUT}) {
     append_base_names(state_->host, type, state_->base_names);
   }
-  std::sort(state_->base_names.begin(), state_->base_names.end());
+  std::ranges::sort(state_->base_names);
 }
 
 MetricCatalogue::~MetricCatalogue() = default;
@@ -64,7 +64,7 @@ const std::vector<std::string>& MetricCatalogue::base_names() const { return sta
 
 bool MetricCatalogue::has(const std::string& counter) const {
   const auto& names = state_->base_names;
-  if (!std::binary_search(names.begin(), names.end(), base_name(counter))) return false;
+  if (!std::ranges::binary_search(names, base_name(counter))) return false;
   try {
     CounterConfig(state_->library, state_->chip, {counter});
     return true;

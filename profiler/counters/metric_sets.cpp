@@ -11,14 +11,13 @@ namespace {
 
 const MetricSet* find_set(const std::string& name) {
   const auto& sets = metric_sets();
-  const auto set = std::find_if(sets.begin(), sets.end(), [&](const MetricSet& s) { return s.name == name; });
+  const auto set = std::ranges::find(sets, name, &MetricSet::name);
   return set == sets.end() ? nullptr : &*set;
 }
 
 const Metric* find_metric(std::string_view name) {
   const auto& metrics = all_metrics();
-  const auto metric =
-      std::find_if(metrics.begin(), metrics.end(), [&](const Metric& m) { return m.name == name; });
+  const auto metric = std::ranges::find(metrics, name, &Metric::name);
   return metric == metrics.end() ? nullptr : &*metric;
 }
 
@@ -54,12 +53,12 @@ class Chooser {
  private:
   void add_metric(const Metric& metric) {
     const auto same = [&](const MetricChoice::Chosen& chosen) { return chosen.metric == &metric; };
-    if (std::any_of(choice_.metrics.begin(), choice_.metrics.end(), same)) return;
+    if (std::ranges::any_of(choice_.metrics, same)) return;
     const auto on_chip = [this](const Formula& formula) {
-      return std::all_of(formula.begin(), formula.end(),
-                         [this](const Term& term) { return chip_.has(std::string(term.counter)); });
+      return std::ranges::all_of(formula,
+                                 [this](const Term& term) { return chip_.has(std::string(term.counter)); });
     };
-    const auto formula = std::find_if(metric.formulas.begin(), metric.formulas.end(), on_chip);
+    const auto formula = std::ranges::find_if(metric.formulas, on_chip);
     if (formula == metric.formulas.end()) {
       choice_.missing.push_back(&metric);
       return;
@@ -70,7 +69,7 @@ class Chooser {
 
   void add_counter(const std::string& counter) {
     auto& counters = choice_.counters;
-    if (std::find(counters.begin(), counters.end(), counter) == counters.end()) counters.push_back(counter);
+    if (std::ranges::find(counters, counter) == counters.end()) counters.push_back(counter);
   }
 
   const MetricCatalogue& chip_;
@@ -102,8 +101,7 @@ MetricChoice together(MetricChoice one, const MetricChoice& other) {
   one.metrics.insert(one.metrics.end(), other.metrics.begin(), other.metrics.end());
   for (const std::string& counter : other.counters) {
     const auto& counters = one.counters;
-    if (std::find(counters.begin(), counters.end(), counter) == counters.end())
-      one.counters.push_back(counter);
+    if (std::ranges::find(counters, counter) == counters.end()) one.counters.push_back(counter);
   }
   return one;
 }

@@ -36,7 +36,7 @@ class Candidates {
   explicit Candidates(const std::vector<std::string>& names) : names_(names) {}
 
   void add(const std::string& place) {
-    if (std::find(places_.begin(), places_.end(), place) == places_.end()) places_.push_back(place);
+    if (std::ranges::find(places_, place) == places_.end()) places_.push_back(place);
   }
   void add_folder(const fs::path& folder) {
     std::error_code ignored;

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 template <class T>
 void add_once(std::vector<T>& all, T one) {
-  if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(std::move(one));
+  if (std::ranges::find(all, one) == all.end()) all.push_back(std::move(one));
 }
 
 /// @returns whether it is the last of its file
@@ -99,7 +99,7 @@ Events read_events(const std::string& folder) {
     if (entry.is_regular_file(ignored)) paths.push_back(entry.path());
   }
   if (failed) throw MachineLacks("the folder " + folder + " cannot be read (" + failed.message() + ")");
-  std::sort(paths.begin(), paths.end());
+  std::ranges::sort(paths);
   for (const fs::path& path : paths) {
     ++events.processes;
     if (!read_file(path, events)) ++events.unfinished;

@@ -9,9 +9,7 @@
 namespace tilescope {
 
 double KernelTime::median_s() const { return summary ? summary->median_s : median_of(samples_s); }
-double KernelTime::min_s() const {
-  return summary ? summary->min_s : *std::min_element(samples_s.begin(), samples_s.end());
-}
+double KernelTime::min_s() const { return summary ? summary->min_s : *std::ranges::min_element(samples_s); }
 
 void to_json(Json& json, const KernelMeasurement& kernel) { json = Part<KernelMeasurement>{}.write(kernel); }
 void from_json(const Json& json, KernelMeasurement& kernel) {

@@ -108,7 +108,7 @@ std::vector<KernelMeasurement> parse_ncu_csv(const std::string& source, std::str
   const std::vector<Row> rows = rows_of(text);
   const Row header = rows.empty() ? Row{} : rows.front();
   const auto column = [&](const char* name) {
-    const auto at = std::find(header.begin(), header.end(), name);
+    const auto at = std::ranges::find(header, name);
     if (at == header.end())
       throw BadInput(source + ": columns", name, "must be among them (`ncu --csv --page raw`)");
     return static_cast<std::size_t>(at - header.begin());

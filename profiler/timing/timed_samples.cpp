@@ -19,6 +19,6 @@ L2State parse_l2_state(std::string_view text) {
 }
 
 double TimedSamples::median_s() const { return median_of(samples_s); }
-double TimedSamples::min_s() const { return *std::min_element(samples_s.begin(), samples_s.end()); }
+double TimedSamples::min_s() const { return *std::ranges::min_element(samples_s); }
 
 }  // namespace tilescope

@@ -166,7 +166,7 @@ std::string catalogue(const std::string& what) {
 
 std::string counters_of(const std::string& chip) {
   const std::vector<std::string> known = MetricCatalogue::chips();
-  if (std::find(known.begin(), known.end(), chip) == known.end()) throw unknown_name("chip", chip, known);
+  if (std::ranges::find(known, chip) == known.end()) throw unknown_name("chip", chip, known);
   const MetricCatalogue catalogue(chip);
   Json rows = Json::array();
   for (Json& row : counters()) rows.push_back(on_chip(std::move(row), catalogue));

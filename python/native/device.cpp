@@ -80,7 +80,7 @@ std::vector<const Kernel*> fastest_first(const AttentionProblem& problem, int co
     }
     if (kernels.empty()) kernels.push_back(&gpu_ladder().back().row);
   }
-  std::sort(kernels.begin(), kernels.end(), [&](const Kernel* a, const Kernel* b) {
+  std::ranges::sort(kernels, [&](const Kernel* a, const Kernel* b) {
     return std::pair(stands_before(a), a->rung) > std::pair(stands_before(b), b->rung);
   });
   return kernels;
@@ -121,7 +121,7 @@ KernelUse choose_kernel(const AttentionProblem& problem, KernelUse use, int comp
     chosen.kernel = kernel.name;
     if (use.backward == "deterministic") {
       const std::vector<BackwardOrder>& orders = kernel.backward_orders;
-      const bool splits = std::find(orders.begin(), orders.end(), BackwardOrder::split) != orders.end();
+      const bool splits = std::ranges::find(orders, BackwardOrder::split) != orders.end();
       chosen.backward = to_string(splits || orders.empty() ? BackwardOrder::split : BackwardOrder::ordered);
     }
     return chosen;

@@ -27,8 +27,7 @@ std::vector<emulator::Argument> arguments_of(const std::vector<GivenArgument>& g
     argument.is_buffer = address != 0;
     if (argument.is_buffer) {
       argument.buffer = {reinterpret_cast<std::byte*>(address), bytes};
-      argument.uninitialised =
-          std::find(uninitialised.begin(), uninitialised.end(), address) != uninitialised.end();
+      argument.uninitialised = std::ranges::find(uninitialised, address) != uninitialised.end();
     } else {
       const auto* const data = reinterpret_cast<const std::byte*>(value.data());
       argument.value.assign(data, data + value.size());

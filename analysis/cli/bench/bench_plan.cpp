@@ -27,7 +27,7 @@ std::vector<std::string> kernels_of(const BenchSweep& sweep) {
 }
 
 void add_once(std::vector<std::string>& lines, std::string line) {
-  if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(std::move(line));
+  if (std::ranges::find(lines, line) == lines.end()) lines.push_back(std::move(line));
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ void BenchSweepOption::add_to(CLI::App& command) {
 
 const BenchSweep* BenchSweepOption::named() const {
   const auto is_name = [](const std::string& text) { return text.find('=') == std::string::npos; };
-  const auto name = std::find_if(texts_.begin(), texts_.end(), is_name);
+  const auto name = std::ranges::find_if(texts_, is_name);
   if (name == texts_.end()) return nullptr;
   const BenchSweep& sweep = find_bench_sweep(*name);
   if (texts_.size() > 1) throw BadInput("sweep", *name, "must stand alone: it names all of its problems");

@@ -56,8 +56,7 @@ std::optional<Drawing> rate_drawing(const RunRecord& record, const AttentionProb
   for (const std::string& kernel : kernels) {
     LineSeries line = line_of(record, kind, kernel, what);
     if (line.points.size() < 2) continue;
-    const auto ran = std::find_if(record.runs.begin(), record.runs.end(),
-                                  [&kernel](const RunEntry& run) { return run.kernel == kernel; });
+    const auto ran = std::ranges::find(record.runs, kernel, &RunEntry::kernel);
     line.look = looks.take(kernel, ran->algorithm);
     line.label = short_name(kernel);
     for (const ChartPoint& point : line.points) {
@@ -117,9 +116,8 @@ std::string BenchRate::what() const {
 }
 
 const PassRecord* pass_of(const RunEntry& run, Direction direction) {
-  const auto found = std::find_if(run.passes.begin(), run.passes.end(), [direction](const PassRecord& pass) {
-    return pass.direction == direction && pass.time;
-  });
+  const auto found = std::ranges::find_if(
+      run.passes, [direction](const PassRecord& pass) { return pass.direction == direction && pass.time; });
   return found == run.passes.end() ? nullptr : &*found;
 }
 
@@ -173,12 +171,12 @@ std::string bench_plot(const RunRecord& record) {
 
 void require_plottable(const std::vector<BenchmarkCase>& cases, const std::string& path) {
   const auto has_two_lengths = [&](const BenchmarkCase& c) {
-    return std::any_of(cases.begin(), cases.end(), [&](const BenchmarkCase& other) {
+    return std::ranges::any_of(cases, [&](const BenchmarkCase& other) {
       return other.kernel == c.kernel && kind_of(other.problem) == kind_of(c.problem) &&
              other.problem.seqlen_q != c.problem.seqlen_q;
     });
   };
-  if (std::none_of(cases.begin(), cases.end(), has_two_lengths)) {
+  if (std::ranges::none_of(cases, has_two_lengths)) {
     throw BadInput("--plot", path, "needs a sweep with two or more lengths, as in --sweep seqlen=512..4k");
   }
   require_writable_file("--plot", path);

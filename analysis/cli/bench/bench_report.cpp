@@ -21,7 +21,7 @@ using Rows = std::vector<Row>;
 
 TimeRecord time_record(const std::vector<double>& samples_s) {
   std::vector<double> sorted = samples_s;
-  std::sort(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
   const std::size_t count = sorted.size();
   const double mean = std::accumulate(sorted.begin(), sorted.end(), 0.0) / static_cast<double>(count);
   double squares = 0;
@@ -65,7 +65,7 @@ const RunEntry& add_pass(std::vector<RunEntry>& runs, const RunEntry& ran, PassR
   const auto same = [&](const RunEntry& run) {
     return run.kernel == ran.kernel && run.problem == ran.problem && !pass_of(run, pass.direction);
   };
-  auto run = std::find_if(runs.begin(), runs.end(), same);
+  auto run = std::ranges::find_if(runs, same);
   if (run == runs.end()) run = runs.insert(runs.end(), ran);
   run->passes.push_back(std::move(pass));
   return *run;

@@ -32,7 +32,7 @@ std::vector<TunedPass> passes_of(const Kernel& kernel, const AttentionProblem& p
   const auto add = [&](Direction direction, BackwardOrder order) {
     for (const PassName pass : tiled_passes(kernel.algorithm, direction, order)) {
       const auto same = [&](const TunedPass& other) { return other.pass == pass; };
-      if (std::none_of(passes.begin(), passes.end(), same)) passes.push_back({pass, direction, order});
+      if (std::ranges::none_of(passes, same)) passes.push_back({pass, direction, order});
     }
   };
   add(Direction::forward, own);
@@ -104,10 +104,7 @@ TileChoice choose_tile(const TuningTask& task, const std::vector<std::vector<dou
     choice.tried.push_back({task.candidates[i], timed_pass(task.cases[i], samples_s[i]).time->median_s});
   }
   if (choice.tried.empty()) throw MachineLacks(fmt::format("no tile of {} could be timed", choice.kernel));
-  choice.choice =
-      std::min_element(choice.tried.begin(), choice.tried.end(), [](const TriedTile& a, const TriedTile& b) {
-        return a.median_s < b.median_s;
-      })->choice;
+  choice.choice = std::ranges::min_element(choice.tried, {}, &TriedTile::median_s)->choice;
   return choice;
 }
 

@@ -36,8 +36,7 @@ Contender parse_contender(const char* field, const std::string& text) {
     const std::size_t equals = words[i].find('=');
     const std::string name = words[i].substr(0, equals);
     const auto choices = kernel_choice_options();
-    const auto choice = std::find_if(choices.begin(), choices.end(),
-                                     [&name](const KernelChoiceOption& other) { return other.name == name; });
+    const auto choice = std::ranges::find(choices, name, &KernelChoiceOption::name);
     if (equals == std::string::npos || choice == choices.end()) {
       std::vector<std::string> names;
       for (const KernelChoiceOption& each : choices) names.emplace_back(each.name);

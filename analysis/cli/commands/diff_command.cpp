@@ -78,10 +78,10 @@ void add_fresh(Table& table, const RunChange& run) {
   std::vector<std::string> told;
   for (const GoneMetric& fresh : run.fresh) {
     const auto there = [&fresh](const auto& value) { return value.where == fresh.where; };
-    const bool known = std::any_of(run.changes.begin(), run.changes.end(), there);
-    const auto all = std::count_if(run.fresh.begin(), run.fresh.end(), there);
+    const bool known = std::ranges::any_of(run.changes, there);
+    const auto all = std::ranges::count_if(run.fresh, there);
     const std::string name = known ? fresh.metric->name() : counted(all, "metric");
-    if (!known && std::find(told.begin(), told.end(), fresh.where) != told.end()) continue;
+    if (!known && std::ranges::find(told, fresh.where) != told.end()) continue;
     told.push_back(fresh.where);
     table.rows.push_back(
         {name, where_in_words(*run.now, fresh.where), "-", "-", "-", "-", "new, judged by nothing"});
@@ -117,7 +117,7 @@ Table table_of(const RunChange& run) {
 /// Why the bytes of a run moved, a sentence a direction; empty where nothing of it can be taken apart.
 std::vector<std::string> explanations(const RunChange& run) {
   const auto moved = [](const MetricChange& change) { return change.moved() && change.metric->unit == "B"; };
-  if (std::none_of(run.changes.begin(), run.changes.end(), moved) && run.gone.empty()) return {};
+  if (std::ranges::none_of(run.changes, moved) && run.gone.empty()) return {};
   const Kernel* kernel = nullptr;
   for (const Kernel* known : all_kernels()) {
     if (known->name == run.now->kernel) kernel = known;

@@ -14,8 +14,7 @@ namespace tilescope::cli {
 namespace {
 
 std::int64_t count_of(const std::vector<KernelFit>& fits, Agreement agreement) {
-  return std::count_if(fits.begin(), fits.end(),
-                       [agreement](const KernelFit& fit) { return fit.agreement == agreement; });
+  return std::ranges::count(fits, agreement, &KernelFit::agreement);
 }
 
 /// What of the problem the bytes leave open, where they explain kernels by it.

@@ -55,15 +55,15 @@ int run_report(const ReportArguments& arguments, const CommandContext& context) 
   const Progress progress(context, "reporting");
   ReportRecords records;
   std::vector<std::string> paths = arguments.records;
-  std::sort(paths.begin(), paths.end());  // a shell's * sorts by the user's language
+  std::ranges::sort(paths);  // a shell's * sorts by the user's language
   for (const std::string& path : paths) {
     records.add(path, read_text_file(path));
   }
   paths = arguments.holdout;
-  std::sort(paths.begin(), paths.end());
+  std::ranges::sort(paths);
   for (const std::string& path : paths) records.holdout.push_back(read_run_record(path));
   paths = arguments.claims;
-  std::sort(paths.begin(), paths.end());
+  std::ranges::sort(paths);
   ReportRecords of_claims;
   for (const std::string& path : paths) of_claims.add(path, read_text_file(path));
   records.claims = std::move(of_claims.runs);

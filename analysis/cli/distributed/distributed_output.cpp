@@ -9,12 +9,13 @@
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "common/number_format.hpp"
+#include "common/wrap_words.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope::cli {
 namespace {
 
-/// Neighbours of which all but the number is the same as one row: "0..7".
+/// Rows that differ from the one before in their number alone join it: "0..7".
 std::vector<Row> with_equals_joined(const std::vector<Row>& rows) {
   std::vector<Row> joined;
   for (auto first = rows.begin(); first != rows.end();) {
@@ -63,7 +64,7 @@ std::vector<std::size_t> listed_ranks(const ProgramAccount& account) {
     listed.resize(ranks);
     std::iota(listed.begin(), listed.end(), std::size_t{0});
   }
-  std::sort(listed.begin(), listed.end());
+  std::ranges::sort(listed);
   listed.erase(std::unique(listed.begin(), listed.end()), listed.end());
   return listed;
 }
@@ -73,8 +74,7 @@ std::vector<LostShare> largest_losses(const RankTimeline& timeline) {
   constexpr double kShown = 0.0005;
   std::vector<LostShare> shares = lost_shares(timeline);
   std::erase_if(shares, [](const LostShare& lost) { return std::abs(lost.share) < kShown; });
-  std::stable_sort(shares.begin(), shares.end(),
-                   [](const LostShare& a, const LostShare& b) { return a.share > b.share; });
+  std::ranges::stable_sort(shares, std::ranges::greater{}, &LostShare::share);
   return shares;
 }
 

@@ -118,20 +118,19 @@ const ElementFormat& format_named(const std::string& field, std::string_view nam
 }
 
 const ElementFormat* format_of_descr(std::string_view descr) {
-  const auto* const found =
-      std::find_if(std::begin(kFormats), std::end(kFormats), [&](const ElementFormat& format) {
-        return !format.descr.empty() &&
-               format.descr.substr(1) == descr.substr(std::min<std::size_t>(1, descr.size()));
-      });
+  const auto* const found = std::ranges::find_if(kFormats, [&](const ElementFormat& format) {
+    return !format.descr.empty() &&
+           format.descr.substr(1) == descr.substr(std::min<std::size_t>(1, descr.size()));
+  });
   return found == std::end(kFormats) ? nullptr : found;
 }
 
 void fill(const std::string& field, std::string_view how, const ElementFormat& format,
           std::span<std::byte> elements, std::uint64_t seed) {
   if (how == "none") {
-    std::fill(elements.begin(), elements.end(), std::byte{0xff});
+    std::ranges::fill(elements, std::byte{0xff});
   } else if (how == "zeros") {
-    std::fill(elements.begin(), elements.end(), std::byte{0});
+    std::ranges::fill(elements, std::byte{0});
   } else if (how == "arange") {
     fill_each(format, elements, [](std::size_t i) { return static_cast<double>(i); });
   } else if (how == "random") {

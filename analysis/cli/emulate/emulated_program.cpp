@@ -37,8 +37,7 @@ int emulate_program(const EmulateArguments& arguments, const CommandContext& con
   context.write_json(to_json_text(record));
   for (const KernelMeasurement& kernel : record.kernels)
     context.print(emulation_text(kernel, arguments.races) + "\n");
-  const bool right =
-      std::all_of(launches.begin(), launches.end(), [](const auto& told) { return told.result.right(); });
+  const bool right = std::ranges::all_of(launches, [](const auto& told) { return told.result.right(); });
   return outcome.exit_code != 0 ? outcome.exit_code : right ? kFine : kCheckFailed;
 }
 

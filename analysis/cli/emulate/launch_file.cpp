@@ -26,7 +26,7 @@ constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;
 
 void require_only(const JsonField& object, std::vector<std::string> allowed) {
   for (const auto& [key, value] : object.entries()) {
-    if (std::find(allowed.begin(), allowed.end(), key) == allowed.end())
+    if (std::ranges::find(allowed, key) == allowed.end())
       throw unknown_name("the launch's field", key, allowed);
   }
 }

@@ -69,7 +69,7 @@ std::string compile(const std::string& path, const std::string& arch) {
   return read_text_file(ptx);
 }
 
-/// Runs a program of the toolkit by a shell's line, of which $1 is the program. @returns whether it went well
+/// Runs a program of the toolkit by a shell's line, in which $1 is the program. @returns whether it went well
 bool run_line(const std::string& line, std::vector<std::string> words) {
   words.insert(words.begin(), {"/bin/sh", "-c", line, "sh"});
   // Its words go to standard error.

@@ -29,8 +29,7 @@ ReferenceCheck check_reference(const LaunchFile& launch) {
 std::string verdict_json(const KernelMeasurement& kernel) {
   const EmulatedKernel& emulated = *kernel.emulated;
   const auto count = [&](const char* kind) {
-    return std::count_if(emulated.findings.begin(), emulated.findings.end(),
-                         [kind](const EmulatedFinding& finding) { return finding.kind == kind; });
+    return std::ranges::count(emulated.findings, kind, &EmulatedFinding::kind);
   };
   nlohmann::ordered_json json{{"kernel", kernel.name}, {"completed", emulated.completed}};
   json["right"] = emulated.right ? nlohmann::ordered_json(*emulated.right) : nullptr;

@@ -14,6 +14,7 @@
 
 #include "analysis/cli/text_table.hpp"
 #include "common/nearest_names.hpp"
+#include "common/wrap_words.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -139,9 +140,9 @@ std::vector<const CLI::Option*> common_options(const CLI::App& app, const std::s
 bool is_common(const CLI::App& command, const CLI::Option& option) {
   if (command.get_parent() == nullptr || option.get_lnames().empty()) return false;
   const auto groups = common_groups();
-  if (std::find(groups.begin(), groups.end(), option.get_group()) == groups.end()) return false;
+  if (std::ranges::find(groups, option.get_group()) == groups.end()) return false;
   const auto common = common_options(*command.get_parent(), option.get_group());
-  return std::any_of(common.begin(), common.end(), [&option](const CLI::Option* other) {
+  return std::ranges::any_of(common, [&option](const CLI::Option* other) {
     return other->get_lnames() == option.get_lnames() && other->get_description() == option.get_description();
   });
 }
@@ -184,7 +185,7 @@ std::vector<std::string> choices_of(const CLI::Option& option) {
   std::vector<std::string> choices;
   std::istringstream words(type_of(option));
   for (std::string word; std::getline(words, word, '|');) {
-    const bool name = std::any_of(word.begin(), word.end(), [](unsigned char c) { return std::isupper(c); });
+    const bool name = std::ranges::any_of(word, [](unsigned char c) { return std::isupper(c); });
     if (name || word == "-") return {};
     choices.push_back(word);
   }

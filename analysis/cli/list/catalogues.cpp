@@ -42,8 +42,7 @@ constexpr std::pair<Feature, std::string_view> kRareFeatures[] = {{Feature::desc
 
 bool is_rare(Feature feature) {
   if (score_mod_features().has(feature)) return true;
-  return std::any_of(std::begin(kRareFeatures), std::end(kRareFeatures),
-                     [feature](const auto& rare) { return rare.first == feature; });
+  return std::ranges::any_of(kRareFeatures, [feature](const auto& rare) { return rare.first == feature; });
 }
 
 /// "standard on simd", "flash2 on mma.sync, backward fused|split|rows"

@@ -15,6 +15,7 @@
 #include "analysis/cli/text_table.hpp"
 #include "analysis/model/machine/machine.hpp"
 #include "common/errors.hpp"
+#include "common/wrap_words.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -36,8 +37,8 @@ std::string entry_table(const std::vector<Entry>& entries) {
     if (entry.columns.empty() && detail > 0)
       line += fmt::format("{:<{}}  ", entry.detail, std::min(detail, kLongestDetail));
     std::vector<std::string> parts = wrap_words(entry.summary, beside);
-    const bool fits = std::all_of(parts.begin(), parts.end(),
-                                  [beside](const std::string& part) { return part.size() <= beside; });
+    const bool fits =
+        std::ranges::all_of(parts, [beside](const std::string& part) { return part.size() <= beside; });
     const std::size_t indent = fits && line.size() <= before ? before : 4;  // else on lines of its own
     if (indent < before) {
       parts = wrap_words(entry.summary, width - indent);

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/model/counts/run_summary.hpp"
@@ -209,8 +211,7 @@ ProgramOptions KernelOptions::tuned_options(const Kernel& kernel, const Attentio
 }
 
 void note_device(MachineInfo& machine, const std::vector<const Kernel*>& kernels) {
-  const bool any =
-      std::any_of(kernels.begin(), kernels.end(), [](const Kernel* kernel) { return kernel->on_gpu(); });
+  const bool any = std::ranges::any_of(kernels, [](const Kernel* kernel) { return kernel->on_gpu(); });
   if (!any) return;
   const DeviceFacts device = device_facts().value();
   machine.name = device.name;

@@ -260,8 +260,8 @@ AttentionProblem ProblemOptions::problem_of(AttentionProblem shapes) const {
 AttentionProblem ProblemOptions::in_type_of(const std::vector<const Kernel*>& kernels,
                                             AttentionProblem problem) const {
   const auto computed = [&kernels](ElementType type) {
-    return std::all_of(kernels.begin(), kernels.end(),
-                       [type](const Kernel* kernel) { return kernel->can.forward.has(feature_of(type)); });
+    return std::ranges::all_of(
+        kernels, [type](const Kernel* kernel) { return kernel->can.forward.has(feature_of(type)); });
   };
   if (type_given() || computed(problem.dtype)) return problem;
   for (const ElementType type : kElementTypes) {

@@ -152,8 +152,8 @@ void SweepAxes::add_to(CLI::App& command) {
 }
 
 bool SweepAxes::sets(std::string_view axis) const {
-  return std::any_of(texts_.begin(), texts_.end(),
-                     [axis](const std::string& text) { return text.substr(0, text.find('=')) == axis; });
+  return std::ranges::any_of(
+      texts_, [axis](const std::string& text) { return text.substr(0, text.find('=')) == axis; });
 }
 
 std::vector<SweepPoint> SweepAxes::points(const AttentionProblem& base) const {

@@ -38,7 +38,7 @@ void add_run(KernelRecord& record, const ProfileRequest& request, const CommandT
   const std::int64_t alone = join_runs(record.kernels, again.events.kernels);
   for (const std::string& message : again.events.messages) {
     auto& all = record.messages;
-    if (std::find(all.begin(), all.end(), message) == all.end()) all.push_back(message);
+    if (std::ranges::find(all, message) == all.end()) all.push_back(message);
   }
   record.complete &= again.events.unfinished == 0 && !again.timed_out;
   if (alone > 0) {
@@ -153,10 +153,9 @@ std::vector<std::string> asked_for(const std::string& metrics) {
   std::vector<std::string> names;
   std::istringstream list(metrics);
   for (std::string name; std::getline(list, name, ',');) {
-    const bool set = std::any_of(metric_sets().begin(), metric_sets().end(),
-                                 [&name](const MetricSet& other) { return other.name == name; });
-    const bool column =
-        std::find(std::begin(kTrafficColumns), std::end(kTrafficColumns), name) != std::end(kTrafficColumns);
+    const bool set =
+        std::ranges::any_of(metric_sets(), [&name](const MetricSet& other) { return other.name == name; });
+    const bool column = std::ranges::find(kTrafficColumns, name) != std::end(kTrafficColumns);
     if (!set && !column) names.push_back(name);
   }
   return names;
@@ -205,8 +204,8 @@ std::string conclusion(const KernelRecord& record) {
     text += fmt::format("{} ({}), {} in {}\n", facts.device, facts.chip, record.metrics, how(facts));
   }
   for (const std::string& message : record.messages) text += "note: " + message + "\n";
-  const bool replayed = std::any_of(record.collections.begin(), record.collections.end(),
-                                    [](const CollectionFacts& facts) { return facts.replay == "kernel"; });
+  const bool replayed = std::ranges::any_of(
+      record.collections, [](const CollectionFacts& facts) { return facts.replay == "kernel"; });
   if (replayed) {
     text +=
         "note: kernel replay leaves its own lines in L2, so DRAM writes are not told and small kernels find "

@@ -88,8 +88,8 @@ TileShape tile_of_most_work(const RunEntry& run, Direction direction) {
   const auto work = [direction](const PassRecord& pass) {
     return pass.direction == direction ? pass.executed_flops : -1;
   };
-  return std::max_element(run.passes.begin(), run.passes.end(),
-                          [&work](const auto& a, const auto& b) { return work(a) < work(b); })
+  return std::ranges::max_element(run.passes,
+                                  [&work](const auto& a, const auto& b) { return work(a) < work(b); })
       ->tile;
 }
 

@@ -101,7 +101,7 @@ struct CommandToMeasure {
   std::int64_t time_limit_s = kTimeLimit_s;  // 0: none
 };
 
-/// Before a command runs for an hour of which nobody could count a kernel.
+/// Looks whether kernels can be counted, before a command runs for an hour for nothing.
 /// @throws BadInput for choices that do not go together, MachineLacks without a driver
 void require_countable(const CommandToMeasure& command);
 

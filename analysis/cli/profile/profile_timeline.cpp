@@ -38,7 +38,7 @@ constexpr Line kShares[] = {
 /// The samples from the first in which the device did something to the last.
 std::vector<TimelineSample> busy_part(const std::vector<TimelineSample>& samples) {
   const auto busy = [](const TimelineSample& sample) { return sample.sm_active_share > 0.001; };
-  const auto first = std::find_if(samples.begin(), samples.end(), busy);
+  const auto first = std::ranges::find_if(samples, busy);
   const auto last = std::find_if(samples.rbegin(), samples.rend(), busy).base();
   return first < last ? std::vector<TimelineSample>(first, last) : std::vector<TimelineSample>{};
 }

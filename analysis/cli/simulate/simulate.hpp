@@ -45,7 +45,7 @@ struct SimulateArguments {
   bool advise = false;
   bool dry_run = false;
 
-  /// @param json  the file of --json, of which every part of a --shard writes its own
+  /// @param json  the file of --json: each part of a --shard writes one of its own
   void add_to(CLI::App& command, std::string& json);
 
   /// Attention as it is mostly run: in fp16, where neither a type is named nor a kernel, which has one.
@@ -113,7 +113,7 @@ std::string plan_text(const std::vector<SimulateJob>& jobs, const SimulationOpti
 
 /// Why jobs could not run as simulated, or not at the machine's full rates: lines that open with "warning: ",
 /// of many the first few; none where they could.
-/// @param timed  whether time bounds are printed, of which a small grid makes little
+/// @param timed  whether time bounds are printed: a small grid is warned of only then
 std::string warning_lines(const std::vector<SimulateJob>& jobs, const SimulationOptions& how,
                           bool timed = true);
 

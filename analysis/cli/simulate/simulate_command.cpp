@@ -132,7 +132,7 @@ std::vector<Machine> SimulateArguments::machines() const {
     for (std::string name; std::getline(list, name, ',');) {
       Machine loaded = load_machine(name);
       const auto same = [&loaded](const Machine& other) { return other.name == loaded.name; };
-      if (std::none_of(machines.begin(), machines.end(), same)) machines.push_back(std::move(loaded));
+      if (std::ranges::none_of(machines, same)) machines.push_back(std::move(loaded));
     }
   };
   if (machine.empty()) add(kDefaultMachine);

@@ -53,17 +53,15 @@ std::vector<RunEntry> pareto_front(const std::vector<RunEntry>& runs, Direction 
   std::vector<MovedBytes> taken;
   for (const RunEntry& run : runs) {
     const MovedBytes own = bytes_of(run, direction);
-    const bool beaten = std::any_of(runs.begin(), runs.end(), [&](const RunEntry& other) {
-      return beats(bytes_of(other, direction), own);
-    });
-    const bool again = std::any_of(taken.begin(), taken.end(), [own](MovedBytes other) {
-      return other.sm_l2 == own.sm_l2 && other.dram == own.dram;
-    });
+    const bool beaten = std::ranges::any_of(
+        runs, [&](const RunEntry& other) { return beats(bytes_of(other, direction), own); });
+    const bool again = std::ranges::any_of(
+        taken, [own](MovedBytes other) { return other.sm_l2 == own.sm_l2 && other.dram == own.dram; });
     if (beaten || again) continue;
     front.push_back(run);
     taken.push_back(own);
   }
-  std::sort(front.begin(), front.end(), [direction](const RunEntry& a, const RunEntry& b) {
+  std::ranges::sort(front, [direction](const RunEntry& a, const RunEntry& b) {
     return bytes_of(a, direction).sm_l2 < bytes_of(b, direction).sm_l2;
   });
   return front;
@@ -71,10 +69,9 @@ std::vector<RunEntry> pareto_front(const std::vector<RunEntry>& runs, Direction 
 
 /// The pass that reads most.
 const PassRecord& main_pass(const RunEntry& run) {
-  return *std::max_element(run.passes.begin(), run.passes.end(),
-                           [](const PassRecord& a, const PassRecord& b) {
-                             return a.closed_form->sm_l2_read_bytes < b.closed_form->sm_l2_read_bytes;
-                           });
+  return *std::ranges::max_element(run.passes, [](const PassRecord& a, const PassRecord& b) {
+    return a.closed_form->sm_l2_read_bytes < b.closed_form->sm_l2_read_bytes;
+  });
 }
 
 Row tuning_row(const RunEntry& run, Direction direction, const std::string& what) {
@@ -140,7 +137,7 @@ ByteTuning try_choices(const Kernel& kernel, const AttentionProblem& problem, Di
 /// Where the tiles can be had that a kernel keeps for the tuner.
 std::string where_tiles_are(const Kernel& kernel, const ByteTuning& tuning) {
   if (!kernel.on_gpu() || !find_gpu_kernel(kernel.name).tiles_of_tuner) return "";
-  const bool others = std::any_of(tuning.front.begin(), tuning.front.end(), [&tuning](const RunEntry& run) {
+  const bool others = std::ranges::any_of(tuning.front, [&tuning](const RunEntry& run) {
     return !(main_pass(run).tile == main_pass(tuning.own).tile);
   });
   return others ? "  " + wrapped("tiles other than its own are in builds with -D TILESCOPE_TUNER=ON alone",
@@ -157,7 +154,7 @@ Output tuning_text(const Kernel& kernel, const ByteTuning& tuning, Direction dir
   for (const RunEntry& run : tuning.front) table.rows.push_back(tuning_row(run, direction, "Pareto front"));
   table.rows.push_back(tuning_row(tuning.own, direction, "own choice"));
   const MovedBytes own = bytes_of(tuning.own, direction);
-  const bool on_front = std::any_of(tuning.front.begin(), tuning.front.end(), [&](const RunEntry& run) {
+  const bool on_front = std::ranges::any_of(tuning.front, [&](const RunEntry& run) {
     const MovedBytes bytes = bytes_of(run, direction);
     return bytes.sm_l2 == own.sm_l2 && bytes.dram == own.dram;
   });
@@ -272,7 +269,7 @@ int simulate_record(const SimulateArguments& arguments, const CommandContext& co
   const Machine machine = load_machine(arguments.one_machine("--record"));
   const std::string text = read_text_file(arguments.record);
   RunRecord record = parse_run_record(arguments.record, text);
-  const bool apart = std::all_of(record.runs.begin(), record.runs.end(), only_timed);
+  const bool apart = std::ranges::all_of(record.runs, only_timed);
   if (apart)
     std::erase_if(record.runs, [](const RunEntry& run) { return !run.algorithm; });  // other libraries'
   for (const RunEntry& run : record.runs) find_kernel(run.kernel);                   // before any is replayed

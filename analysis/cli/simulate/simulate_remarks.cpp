@@ -16,6 +16,7 @@
 #include "analysis/model/counts/roofline.hpp"
 #include "analysis/model/time/pass_time.hpp"
 #include "common/number_format.hpp"
+#include "common/wrap_words.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -60,10 +61,9 @@ std::string chip_warning(const SimulateJob& job) {
 /// Tiles of a kernel that takes any: those of the others are compiled, so they fit.
 std::string shared_warning(const SimulateJob& job, const SimulationOptions& how) {
   if (for_gpus(*job.kernel)) return "";
-  const auto largest =
-      std::max_element(job.passes.begin(), job.passes.end(), [](const PlannedPass& a, const PlannedPass& b) {
-        return a.program.shared_bytes() < b.program.shared_bytes();
-      });
+  const auto largest = std::ranges::max_element(job.passes, [](const PlannedPass& a, const PlannedPass& b) {
+    return a.program.shared_bytes() < b.program.shared_bytes();
+  });
   const std::int64_t needed = largest->program.shared_bytes();
   if (job.machine->fits(needed)) return "";
   return fmt::format(
@@ -136,7 +136,7 @@ std::string grid_warning(const SimulateJob& job) {
 class Warnings {
  public:
   void add(const std::string& warning) {
-    if (warning.empty() || std::find(all_.begin(), all_.end(), warning) != all_.end()) return;
+    if (warning.empty() || std::ranges::find(all_, warning) != all_.end()) return;
     all_.push_back(warning);
   }
   std::string lines() const {
@@ -226,9 +226,9 @@ std::string dram_basis(const std::vector<RunEntry>& runs, const std::vector<cons
   std::vector<std::pair<std::string, std::vector<std::string>>> told;  // and the kernels of which it is true
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const std::string basis = basis_text(runs[i], *machines[i], lru_bytes);
-    auto place = std::find_if(told.begin(), told.end(), [&](const auto& one) { return one.first == basis; });
+    auto place = std::ranges::find_if(told, [&](const auto& one) { return one.first == basis; });
     if (place == told.end()) place = told.insert(told.end(), {basis, {}});
-    if (std::find(place->second.begin(), place->second.end(), runs[i].kernel) == place->second.end()) {
+    if (std::ranges::find(place->second, runs[i].kernel) == place->second.end()) {
       place->second.push_back(runs[i].kernel);
     }
   }

@@ -266,9 +266,8 @@ Row comparison_row(const RunEntry& run, Direction direction, const PassRecord& t
 
 Output comparison_table(const std::vector<RunEntry>& runs, const std::vector<SimulateJob>& jobs) {
   Output output;
-  const bool several_machines = std::any_of(jobs.begin(), jobs.end(), [&jobs](const SimulateJob& job) {
-    return job.machine->name != jobs.front().machine->name;
-  });
+  const bool several_machines = std::ranges::any_of(
+      jobs, [&jobs](const SimulateJob& job) { return job.machine->name != jobs.front().machine->name; });
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     Table table{.rows = {{"kernel", several_machines ? "machine" : "tile", "SM<->L2", "x must", "DRAM",
                           "x must", "time bound", "limited by"}},
@@ -308,8 +307,7 @@ Output simulated_sweep_table(const std::vector<RunEntry>& runs) {
       const std::string kernel = run_label(run, direction, false);
       const std::string title = fmt::format("\n{}, {}{}", kernel, to_string(direction), choices) +
                                 (simulated ? " on " + machine_name_of(run) : "");
-      auto block = std::find_if(blocks.begin(), blocks.end(),
-                                [&title](const Table& other) { return other.title == title; });
+      auto block = std::ranges::find(blocks, title, &Table::title);
       if (block == blocks.end()) {
         blocks.push_back(
             {.rows = {{"problem", "tile", "must move", "SM<->L2", "x must", "DRAM", "x must", "DRAM read"}},

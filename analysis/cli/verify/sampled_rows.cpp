@@ -145,7 +145,7 @@ bool RowsBefore::judge(const std::vector<RowsJob>& jobs, const CommandContext& c
 void RowsBefore::note_in(std::vector<RunEntry>& runs) const {
   for (RunEntry& run : runs) {
     const auto has = [&run](const std::vector<RowsJob>& jobs) {
-      return std::any_of(jobs.begin(), jobs.end(), [&run](const RowsJob& job) { return is_of(job, run); });
+      return std::ranges::any_of(jobs, [&run](const RowsJob& job) { return is_of(job, run); });
     };
     run.verified = has(judged_) && !has(unjudged_) ? kRows : 0;
   }

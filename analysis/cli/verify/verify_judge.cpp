@@ -179,7 +179,7 @@ RunEntry verdict_entry(const VerifyCase& verify_case, const Kernel& kernel, cons
 VerifyOutcome judge(const VerifyJob& job, bool always_locate) {
   const AttentionProblem& problem = job.verify_case.problem;
   VerifyOutcome outcome;
-  const bool none_can = std::all_of(job.runs.begin(), job.runs.end(), [&](const auto& run) {
+  const bool none_can = std::ranges::all_of(job.runs, [&](const auto& run) {
     return run.first->refusal(problem, Direction::forward, run.second).has_value();
   });
   if (none_can) {

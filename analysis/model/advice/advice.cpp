@@ -19,7 +19,7 @@ std::vector<TileShape> tiles_of(const Kernel& kernel, const AttentionProblem& pr
   if (kernel.tile_choices != nullptr) {
     for (const PassName pass : tiled_passes(kernel.algorithm, direction, own.backward)) {
       for (const TileShape tile : kernel.tile_choices(problem, pass)) {
-        if (std::find(tiles.begin(), tiles.end(), tile) == tiles.end()) tiles.push_back(tile);
+        if (std::ranges::find(tiles, tile) == tiles.end()) tiles.push_back(tile);
       }
     }
     return tiles;
@@ -43,7 +43,7 @@ std::vector<int> query_splits_of(const Kernel& kernel, Direction direction, cons
 
 bool fits(const Kernel& kernel, const std::vector<PlannedPass>& passes, const Machine& machine) {
   return kernel.launch_shape != nullptr ||  // compiled, so it fits
-         std::all_of(passes.begin(), passes.end(), [&machine](const PlannedPass& pass) {
+         std::ranges::all_of(passes, [&machine](const PlannedPass& pass) {
            return machine.fits(pass.program.shared_bytes());
          });
 }
@@ -134,7 +134,7 @@ Advice advise(const Kernel& kernel, const AttentionProblem& problem, Direction d
   }
   advice.replayed = how.replay ? static_cast<int>(all.size()) : 0;
   advice.own = all.front().run;
-  std::stable_sort(all.begin(), all.end(), sooner);
+  std::ranges::stable_sort(all, sooner);
   for (std::size_t i = 0; i < std::min<std::size_t>(2, all.size()); ++i) advice.best.push_back(all[i].run);
   return advice;
 }

@@ -85,7 +85,7 @@ double Machine::clock_at(double tensor_share) const {
 Machine with_measured_ceilings(Machine machine) {
   const std::vector<std::string> names = machine_names();
   const std::string name = machine.name + std::string(kMeasuredSuffix);
-  if (std::find(names.begin(), names.end(), name) == names.end()) return machine;
+  if (std::ranges::find(names, name) == names.end()) return machine;
   const Machine measured = load_machine(name);
   machine.dram_bytes_per_second = measured.dram_bytes_per_second;
   if (measured.l2_bytes_per_second) machine.l2_bytes_per_second = measured.l2_bytes_per_second;

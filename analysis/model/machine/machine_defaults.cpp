@@ -91,8 +91,8 @@ std::string_view meaning_of(std::string_view field) {
       {"l2_ways", "lines of a set, where the L2 is in two partitions"},
       {"clock_cv", "how far the clocks of groups of SMs lie apart, over their mean"},
       {"cta_progress", "how CTAs drift apart, by the unit that multiplies"}};
-  const auto* const found = std::find_if(std::begin(kMeanings), std::end(kMeanings),
-                                         [field](const auto& one) { return one.first == field; });
+  const auto* const found =
+      std::ranges::find_if(kMeanings, [field](const auto& one) { return one.first == field; });
   return found == std::end(kMeanings) ? "" : found->second;
 }
 
@@ -108,8 +108,7 @@ std::optional<double> number_in(const Json& value) {
 
 bool has_default(std::string_view field) {
   return field == "title" || field == "chip" ||
-         std::any_of(std::begin(kDefaults), std::end(kDefaults),
-                     [field](const Default& one) { return one.field == field; });
+         std::ranges::any_of(kDefaults, [field](const Default& one) { return one.field == field; });
 }
 
 void fill_in_defaults(Json& machine) {

@@ -104,7 +104,7 @@ struct FactOf {
       if (number < least || number > most)
         value.refuse(fmt::format("must be in {}: {:g} ... {:g} is credible", unit, least, most));
     }
-    if (std::find(kinds.begin(), kinds.end(), fact.kind) == kinds.end())
+    if (std::ranges::find(kinds, fact.kind) == kinds.end())
       field.at("kind").refuse(fmt::format("must be one of {}", fmt::join(kinds, ", ")));
     if (fact.source.empty()) field.at("source").refuse("must say where the number came from");
     if (fact.source.starts_with(kNoSource))

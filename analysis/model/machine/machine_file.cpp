@@ -29,8 +29,7 @@ constexpr const char* kBase = "base";  // the machine to which a file adds
 
 void require_known(const JsonField& object, const std::string& where, const Names& names) {
   for (const auto& [key, value] : object.entries()) {
-    if (std::find(names.begin(), names.end(), key) == names.end())
-      throw unknown_name(where + "field", key, names);
+    if (std::ranges::find(names, key) == names.end()) throw unknown_name(where + "field", key, names);
   }
 }
 
@@ -56,7 +55,7 @@ void require_machine_fields(const std::string& source, const JsonField& machine)
   for (const char* group : {kPeaks, kProgress}) {
     for (const auto& [name, fact] : machine.has(group) ? machine.at(group).entries() : Entries{}) {
       const std::string where = source + ": " + group + "." + name + " ";
-      require_fact(fact);
+      if (!fact.value().is_object()) continue;  // refused where it is read
       require_known(fact, where, kFact);
       if (group == kProgress && fact.has("value"))
         require_known(fact.at("value"), where, field_names<ProgressRates>());
@@ -72,7 +71,7 @@ void require_machine_fields(const std::string& source, const JsonField& machine)
                              source, fmt::join(lacking, ", "), lacking.size() == 1 ? "is" : "are"));
 }
 
-/// Refuses a group of facts of which one has a name that `parse` does not know.
+/// Refuses a group of facts in which `parse` does not know a name.
 template <typename Parse>
 void require_names(const JsonField& machine, const char* group, Parse parse) {
   for (const auto& [name, fact] : machine.has(group) ? machine.at(group).entries() : Entries{}) {
@@ -119,7 +118,7 @@ fs::path machine_folder() {
 /// @throws BadInput on a name that TileScope does not ship
 std::string shipped_file(const std::string& name) {
   const Names names = machine_names();
-  if (std::find(names.begin(), names.end(), name) != names.end()) return machine_folder() / (name + ".json");
+  if (std::ranges::find(names, name) != names.end()) return machine_folder() / (name + ".json");
   Names alike;  // an edit away stands another GPU: b200 is no slip of h200
   for (const std::string& near : nearest_names(name, names)) {
     if (near.find(lower_case(name)) != std::string::npos) alike.push_back(near);
@@ -202,7 +201,7 @@ Names machine_names() {
   for (const fs::directory_entry& entry : fs::directory_iterator(machine_folder())) {
     if (entry.path().extension() == ".json") names.push_back(entry.path().stem());
   }
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
 }
 

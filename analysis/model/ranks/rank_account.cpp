@@ -74,7 +74,7 @@ ProgramAccount::ProgramAccount(const DistributedProgram& of, const RankModel& mo
 
 std::size_t ProgramAccount::busiest() const {
   const auto less = [](const LinkBytes& a, const LinkBytes& b) { return a.sent < b.sent; };
-  return static_cast<std::size_t>(std::max_element(link.begin(), link.end(), less) - link.begin());
+  return static_cast<std::size_t>(std::ranges::max_element(link, less) - link.begin());
 }
 
 std::vector<LostShare> lost_shares(const RankTimeline& timeline) {

@@ -22,7 +22,7 @@ bool computes(const Kernel& kernel, const Machine& machine, const AttentionProbl
   const std::optional<int> capability = machine.compute_capability();
   if (capability && !kernel.chips.has(*capability)) return false;
   const ProgramOptions options = kernel.default_options(problem);
-  return std::none_of(directions.begin(), directions.end(), [&](Direction direction) {
+  return std::ranges::none_of(directions, [&](Direction direction) {
     return kernel.refusal(problem, direction, options).has_value();
   });
 }

@@ -18,8 +18,8 @@ constexpr double kAddedCost = 2.12, kStoredCost = 1.69;
 // Likewise where threads add pairs of sums, four lanes a row: 16.2 clocks for 256 bytes on one SM, 28.3 on
 // all.
 constexpr double kPairsPerClock = 15.8, kPairsCost = 3.96;
-// All SMs take in rows of 144 bytes, each its own, at one in 10.67 clocks, of which 304 bytes cross; whole
-// lines at 36.15 bytes a clock.
+// Where all SMs read rows of 144 bytes, each its own, a row takes 10.67 clocks and 304 bytes cross for it;
+// whole lines cross at 36.15 bytes a clock.
 constexpr double kInsideSectorCost = 10.67 * 36.15 / 304;
 // Source: the same record, where all SMs read the same lines and where each reads its own.
 constexpr double kSharedByTpc = 0.5;
@@ -63,7 +63,7 @@ double same_stream_share(const TileProgram& program, std::int64_t ctas_at_once) 
 }
 
 bool by_boxes(const TileProgram& program) {
-  return std::any_of(program.boxes.begin(), program.boxes.end(), [](const Boxes& one) {
+  return std::ranges::any_of(program.boxes, [](const Boxes& one) {
     return one.tensor == TensorName::k && one.asked_by == AskedBy::boxes;
   });
 }

@@ -14,9 +14,10 @@
 namespace tilescope {
 namespace {
 
-// Measured over predicted times, of which nine of ten lie between, on an H200, cold: of the problems that the
-// model was made with, flash3 and flash2-mma (reports/data/bench-h200-*), from 0.87; of 120 directions of
-// drawn ones that it was judged by once (reports/prediction/times.md), up to 1.40.
+// Nine of ten measured times lie between these multiples of the predicted ones, on an H200, cold. The lower
+// end comes from the problems that the model was made with (flash3 and flash2-mma,
+// reports/data/bench-h200-*), the upper one from 120 directions of drawn problems that it was judged by once
+// (reports/prediction/times.md).
 constexpr double kLeastOfPredicted = 0.87, kMostOfPredicted = 1.40;
 
 /// Tiles between `begin` and `end` of a CTA's runs that a part has, too.
@@ -55,7 +56,7 @@ TileRuns without_ragged_rows(const TileProgram& program, const CtaWork& work, in
   return program.split_tiles(all, work.split);
 }
 
-/// Tiles of a block of a CTA, of which `skipping_rows` leave out those that they alone do not see.
+/// The tiles of a CTA's block. The rows `skipping_rows` leave out the tiles that they alone do not see.
 BlockSteps steps_of_block(const TileProgram& program, const CtaWork& work, int block,
                           const CtaClocks& clocks) {
   const int skipping_rows = clocks.skipping_rows;

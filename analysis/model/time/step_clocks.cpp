@@ -14,7 +14,7 @@ namespace {
 
 // Results of an SM per clock. Source: CUDA C++ Programming Guide, table 'Throughput of Native Arithmetic
 // Instructions', 9.0: 32-bit add, multiply and multiply-add; compare, minimum and maximum, and conversions
-// from 32 bits, of which one packs two numbers.
+// from 32 bits, one of which packs two numbers.
 constexpr double kFp32PerClock = 128, kComparedPerClock = 64;
 // Source: the same guide, 'Shared Memory': 32 banks of 32 bits.
 constexpr double kSharedBytesPerClock = 128;

@@ -41,8 +41,9 @@ struct MeasuredPass {
   /// How much more than the least of the launches the largest read, in parts of the median; nothing of one
   /// launch. With pages at random places each launch has other pages.
   std::optional<double> launch_spread() const;
-  /// Whether expected and measured reads agree, of which the device may have made up to noise_floor_bytes()
-  /// in the time of the pass by itself: the rest of them within the tolerance, or some launch's at all.
+  /// Whether expected and measured reads agree. The device by itself may have made up to noise_floor_bytes()
+  /// of the measured ones in the time of the pass. Less these, the median agrees within the tolerance, or
+  /// the expected reads lie between the least and the most that a launch read.
   bool dram_within(double tolerance, const std::vector<NoiseFloor>& noise_floor) const;
 
  private:

@@ -37,7 +37,7 @@ std::int64_t noise_floor_bytes(const std::vector<NoiseFloor>& measured, double s
 std::vector<std::string> noise_floor_loads(const std::vector<NoiseFloor>& measured) {
   std::vector<std::string> loads;
   for (const NoiseFloor& reads : measured) {
-    if (std::find(loads.begin(), loads.end(), reads.load) == loads.end()) loads.push_back(reads.load);
+    if (std::ranges::find(loads, reads.load) == loads.end()) loads.push_back(reads.load);
   }
   return loads;
 }

@@ -14,8 +14,9 @@ namespace tilescope {
 /// Most bytes that the device reads by itself in so many seconds under any of the measured loads. Which of
 /// them a kernel is most like is not known, and one that nearly fills a part of the L2 has its own lines
 /// displaced by what others read: no smaller difference is sure to be the kernel's.
-/// Each load's floor lies on a straight line between the measured durations, as of the shortest below it, on
-/// the line through the last two above the longest. Never below 0; 0 where nothing was measured.
+/// Between two measured durations each load's floor lies on the straight line through both; below the
+/// shortest it is that of the shortest; above the longest it lies on the line through the last two. Never
+/// below 0; 0 where nothing was measured.
 /// @param measured of each load by ascending seconds
 std::int64_t noise_floor_bytes(const std::vector<NoiseFloor>& measured, double seconds);
 

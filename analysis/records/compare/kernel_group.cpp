@@ -16,8 +16,8 @@ std::vector<KernelGroup> group_launches(std::span<const KernelMeasurement> kerne
   std::vector<KernelGroup> groups;
   std::vector<std::map<std::string, std::int64_t>> counts;
   for (const KernelMeasurement& kernel : kernels) {
-    const auto same = std::find_if(groups.begin(), groups.end(),
-                                   [&kernel](const KernelGroup& group) { return group.holds(kernel); });
+    const auto same =
+        std::ranges::find_if(groups, [&kernel](const KernelGroup& group) { return group.holds(kernel); });
     const std::size_t index = static_cast<std::size_t>(same - groups.begin());
     if (same == groups.end()) groups.push_back({kernel.name, kernel.launch, 0, {}}), counts.emplace_back();
     ++groups[index].launches;

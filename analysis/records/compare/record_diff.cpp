@@ -97,7 +97,7 @@ bool regressed(double base, double now, Budget budget) {
 
 /// The value of the same metric and place; null where there is none.
 const MetricValue* find_value(const std::vector<MetricValue>& values, const MetricValue& like) {
-  const auto found = std::find_if(values.begin(), values.end(), [&like](const MetricValue& value) {
+  const auto found = std::ranges::find_if(values, [&like](const MetricValue& value) {
     return value.metric == like.metric && value.where == like.where;
   });
   return found == values.end() ? nullptr : &*found;
@@ -109,9 +109,8 @@ std::vector<MetricValue> judged_values(const RunEntry& run, const std::vector<Na
   std::vector<MetricValue> values = metric_values(run);
   if (!only_budgeted) return values;
   std::erase_if(values, [&budgets](const MetricValue& value) {
-    return std::none_of(budgets.begin(), budgets.end(), [&value](const NamedBudget& budget) {
-      return value.metric->answers_to(budget.name);
-    });
+    return std::ranges::none_of(
+        budgets, [&value](const NamedBudget& budget) { return value.metric->answers_to(budget.name); });
   });
   return values;
 }
@@ -132,11 +131,10 @@ RunChange compare(const RunEntry& base, const RunEntry& now, const std::vector<N
     const Budget budget = budget_of(*old.metric, budgets);
     MetricChange moved{old.metric,   old.where, old.value,
                        match->value, budget,    regressed(old.value, match->value, budget)};
-    moved.told_already =
-        std::any_of(change.changes.begin(), change.changes.end(), [&moved](const MetricChange& told) {
-          return told.metric->key == moved.metric->key && told.where == moved.where &&
-                 told.base == moved.base && told.now == moved.now && told.regressed == moved.regressed;
-        });
+    moved.told_already = std::ranges::any_of(change.changes, [&moved](const MetricChange& told) {
+      return told.metric->key == moved.metric->key && told.where == moved.where && told.base == moved.base &&
+             told.now == moved.now && told.regressed == moved.regressed;
+    });
     change.changes.push_back(moved);
   }
   for (const MetricValue& value : new_values) {
@@ -155,25 +153,25 @@ bool same_cache(const RunEntry& a, const RunEntry& b) {
 /// simulated alike; else the only one on that machine; else the only one. candidates.end() if there is none.
 std::vector<const RunEntry*>::iterator find_match(std::vector<const RunEntry*>& candidates,
                                                   const std::vector<RunEntry>& base, const RunEntry& wanted) {
-  const auto exact = std::find_if(candidates.begin(), candidates.end(), [&wanted](const RunEntry* run) {
+  const auto exact = std::ranges::find_if(candidates, [&wanted](const RunEntry* run) {
     return same_subject(*run, wanted) && variant(*run) == variant(wanted);
   });
   if (exact != candidates.end()) return exact;
   for (const auto alike : {same_cache, same_subject}) {
     const auto is_alike = [&](const RunEntry& run) { return alike(run, wanted); };
     const auto points_alike = [&](const RunEntry* run) { return alike(*run, wanted); };
-    if (std::count_if(base.begin(), base.end(), is_alike) != 1) continue;
-    if (std::count_if(candidates.begin(), candidates.end(), points_alike) != 1) continue;
-    return std::find_if(candidates.begin(), candidates.end(), points_alike);
+    if (std::ranges::count_if(base, is_alike) != 1) continue;
+    if (std::ranges::count_if(candidates, points_alike) != 1) continue;
+    return std::ranges::find_if(candidates, points_alike);
   }
   return candidates.end();
 }
 
 bool has_value(const std::vector<const RunEntry*>& runs, std::string_view name) {
-  return std::any_of(runs.begin(), runs.end(), [name](const RunEntry* run) {
+  return std::ranges::any_of(runs, [name](const RunEntry* run) {
     const std::vector<MetricValue> values = metric_values(*run);
-    return std::any_of(values.begin(), values.end(),
-                       [name](const MetricValue& value) { return value.metric->answers_to(name); });
+    return std::ranges::any_of(values,
+                               [name](const MetricValue& value) { return value.metric->answers_to(name); });
   });
 }
 
@@ -197,8 +195,7 @@ std::string why_not_compared(const RecordDiff& diff, std::string_view name) {
 
 /// Whether an amount typed with `unit` can be of a metric that answers to `name`.
 bool has_unit(std::string_view name, std::string_view unit) {
-  return unit.empty() ||
-         std::any_of(record_metrics().begin(), record_metrics().end(), [&](const RecordMetric& metric) {
+  return unit.empty() || std::ranges::any_of(record_metrics(), [&](const RecordMetric& metric) {
            return metric.answers_to(name) && metric.unit == unit;
          });
 }
@@ -216,10 +213,10 @@ NamedBudget parse_budget(std::string_view text) {
   std::vector<std::string> names;
   for (const RecordMetric& metric : record_metrics()) {
     for (const std::string& name : {std::string(metric.account), std::string(metric.key), metric.name()}) {
-      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
     }
   }
-  if (std::find(names.begin(), names.end(), named.name) == names.end()) {
+  if (std::ranges::find(names, named.name) == names.end()) {
     throw unknown_name("--budget", named.name, names);
   }
   std::string_view amount = text.substr(equals + 1);
@@ -249,7 +246,7 @@ int RecordDiff::regressions() const {
 
 bool RecordDiff::lost_anything() const {
   return !only_base.empty() ||
-         std::any_of(common.begin(), common.end(), [](const RunChange& run) { return !run.gone.empty(); });
+         std::ranges::any_of(common, [](const RunChange& run) { return !run.gone.empty(); });
 }
 
 RecordDiff diff_records(const RunRecord& base, const RunRecord& now, const std::vector<NamedBudget>& budgets,

@@ -56,7 +56,7 @@ std::span<const Claim> flash3_claims();
 std::span<const Claim> bound_claims();
 std::span<const Claim> own_claims();
 
-/// The rule for cases of which each bears a claim out or does not: all, some or none. Nothing of no case.
+/// What cases say that each bear a claim out or do not: all, some or none. Without cases nothing.
 Verdict verdict_of_cases(std::size_t agree, std::size_t all);
 
 /// The rule for growth: a quantity over what it is said to grow as stays within a factor of two, over all

@@ -56,7 +56,7 @@ std::size_t fewest_draws(const std::vector<DeviceMethod>& methods) {
   return fewest;
 }
 
-/// Printed errors of which each lies within the draws of its method on a CPU, and of gpu:flash3 on a device.
+/// How many printed errors lie within the draws of their method, on a CPU and of gpu:flash3 on a device.
 Judgement errors_of(const Evidence& evidence, ElementType type) {
   const std::vector<MethodErrors> errors = method_errors(evidence.records);
   std::size_t agree = 0, all = 0, reversed = 0;

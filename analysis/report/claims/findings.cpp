@@ -139,7 +139,7 @@ std::string simulated_exponents(const Evidence& evidence) {
     for (std::size_t i = 0; i < model.size(); ++i) off.push_back(std::abs(model[i] - measured[i]));
   }
   if (off.empty()) return "";
-  std::sort(off.begin(), off.end());
+  std::ranges::sort(off);
   return fmt::format(
       "{} local exponents of N in DRAM reads, from under 1 to {:.1f}: half are simulated within "
       "{:.3f}, nine of ten within {:.2f}",

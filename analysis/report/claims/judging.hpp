@@ -12,8 +12,7 @@
 
 namespace tilescope {
 
-/// Cases of which each bears a claim out or does not, and what to say of them. "{} of {}" in `text` are the
-/// counts.
+/// How many of all cases bear a claim out, and what to say of them.
 Judgement judge_cases(std::size_t agree, std::size_t all, const std::string& what);
 
 /// Runs that were timed by `bench` on a device, of one kernel and direction.
@@ -29,7 +28,7 @@ std::string rate_text(const RunSummary& run);
 /// "8.53 ms +- 0.1 %"
 std::string time_text(const RunSummary& run);
 
-/// Times of one kernel and another on the problems that one record has of both; what `wanted` keeps.
+/// Times of two kernels on each problem that one record times with both and `wanted` keeps.
 std::vector<TimedPair> timed_pairs(const std::vector<RunSummary>& runs, const std::string& kernel,
                                    const std::string& peer, Direction direction,
                                    const std::function<bool(const AttentionProblem&)>& wanted = nullptr);

@@ -162,46 +162,51 @@ Judgement figure1_right(const Evidence& evidence) {
                       "Its products and softmax over its FlashAttention-2, GPT-2 medium: " + text);
 }
 
-/// @param claimed  how many times as fast the paper says
-Judgement over_standard(const Evidence& evidence, double claimed) {
+namespace {
+
+/// How many times as fast a kernel is as another on each device; `of_first` of the first direction there is.
+struct KernelRates {
   std::string text;
-  const RunSummary* any = nullptr;
-  double mean = 0;
+  const RunSummary* any = nullptr;  // null where no problem was timed with both
+  double of_first = 0;
+};
+KernelRates kernel_rates(const Evidence& evidence, const char* ours, const char* peer) {
+  KernelRates rates;
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     std::map<std::string, std::vector<TimedPair>> pairs;  // by device
-    for (const TimedPair& pair : timed_pairs(evidence.on_device, kFlash2, kStandard, direction))
+    for (const TimedPair& pair : timed_pairs(evidence.on_device, ours, peer, direction))
       pairs[short_device(*pair.ours)].push_back(pair);
     for (const auto& [device, of_device] : pairs) {
-      if (any == nullptr) mean = rate_ratio(of_device).by_medians;
-      any = of_device.front().ours;
-      text += fmt::format("{}{} on {} {}", text.empty() ? "" : "; ", to_string(direction), device,
-                          ratios_text(of_device));
+      if (rates.any == nullptr) rates.of_first = rate_ratio(of_device).by_medians;
+      rates.any = of_device.front().ours;
+      rates.text += fmt::format("{}{} on {} {}", rates.text.empty() ? "" : "; ", to_string(direction), device,
+                                ratios_text(of_device));
     }
   }
-  if (any == nullptr) return {};
-  return judge_number({"an A100", "the paper's kernel over a framework's standard attention", ""},
-                      {short_device(*any), "one order over the other on the same tiles and tensor cores", ""},
-                      claimed, mean, 0.5, "gpu:flash2-mma over gpu:standard-mma, N 512 ... 8K: " + text);
+  return rates;
 }
+
+/// @param claimed  how many times as fast the paper says
+Judgement over_standard(const Evidence& evidence, double claimed) {
+  const KernelRates rates = kernel_rates(evidence, kFlash2, kStandard);
+  if (rates.any == nullptr) return {};
+  return judge_number(
+      {"an A100", "the paper's kernel over a framework's standard attention", ""},
+      {short_device(*rates.any), "one order over the other on the same tiles and tensor cores", ""}, claimed,
+      rates.of_first, 0.5, "gpu:flash2-mma over gpu:standard-mma, N 512 ... 8K: " + rates.text);
+}
+
+}  // namespace
+
 Judgement figure3_left(const Evidence& evidence) { return over_standard(evidence, 3); }
 Judgement flash2_over_standard(const Evidence& evidence) { return over_standard(evidence, 6.5); }
 
 Judgement flash3_over_standard(const Evidence& evidence) {
-  std::string text;
-  const RunSummary* any = nullptr;
-  double mean = 0;
-  for (const Direction direction : {Direction::forward, Direction::backward}) {
-    const std::vector<TimedPair> pairs =
-        timed_pairs(evidence.on_device, "gpu:flash3", "pytorch:math", direction);
-    if (pairs.empty()) continue;
-    if (any == nullptr) mean = rate_ratio(pairs).by_medians;
-    any = pairs.front().ours;
-    text += fmt::format("{}{} on {} {}", text.empty() ? "" : "; ", to_string(direction),
-                        short_device(*pairs.front().ours), ratios_text(pairs));
-  }
-  if (any == nullptr) return {};
-  return judge_number({"an H100", "FlashAttention-3's kernels", ""}, {short_device(*any), "gpu:flash3", ""},
-                      9.5, mean, 0.7, "gpu:flash3 over PyTorch's products and softmax: " + text);
+  const KernelRates rates = kernel_rates(evidence, "gpu:flash3", "pytorch:math");
+  if (rates.any == nullptr) return {};
+  return judge_number({"an H100", "FlashAttention-3's kernels", ""},
+                      {short_device(*rates.any), "gpu:flash3", ""}, 9.5, rates.of_first, 0.7,
+                      "gpu:flash3 over PyTorch's products and softmax: " + rates.text);
 }
 
 Judgement training_time(const Evidence& evidence) {

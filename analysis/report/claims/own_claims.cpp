@@ -14,7 +14,7 @@
 namespace tilescope {
 namespace {
 
-/// Reads that counters saw over the bound for the SMs' memory, of runs of which all passes were counted.
+/// Reads that counters saw, over the bound for the SMs' memory: of runs with counters of every pass.
 Judgement reads_above_bound(const Evidence& evidence) {
   std::size_t above = 0, all = 0, vacuous = 0;
   double nearest = HUGE_VAL;

@@ -75,8 +75,8 @@ struct HtmlWriter {
   }
 
   void operator()(const Table& table) {
-    const auto rows = std::count_if(table.rows.begin(), table.rows.end(),
-                                    [&table](const auto& row) { return !is_heading(table, row); });
+    const auto rows =
+        std::ranges::count_if(table.rows, [&table](const auto& row) { return !is_heading(table, row); });
     const bool folded = rows > static_cast<std::ptrdiff_t>(kMostOpenRows);
     const bool grouped = rows < static_cast<std::ptrdiff_t>(table.rows.size());
     // Outside of what scrolls sideways on a phone.
@@ -113,7 +113,7 @@ struct HtmlWriter {
     add_caption(figure, caption_text(figure));
   }
 
-  /// The panels of a figure, of which one is shown at a time: that of the chosen button. Without a script.
+  /// A figure shows one of its panels at a time: that of the chosen button. It needs no script.
   void add_picture(const Figure& figure) {
     html += fmt::format("<figure class=\"picture\" id=\"{}\">\n<h2>{}</h2>\n<div class=\"choices\">\n",
                         figure.name, inline_html(figure.title));
@@ -252,8 +252,8 @@ std::string to_html(const Document& whole) {
       "<style>\n{}{}</style>\n</head>\n<body>\n<header>\n<h1>{}</h1>\n",
       escape_markup(document.title), embedded_file("templates/report.css"),
       embedded_file("templates/figure.css"), escape_markup(document.title));
-  writer.has_records = std::any_of(document.sections.begin(), document.sections.end(),
-                                   [](const Section& section) { return section.name == "records"; });
+  writer.has_records = std::ranges::any_of(document.sections,
+                                           [](const Section& section) { return section.name == "records"; });
   const bool first_screen = document.picture || !document.verdicts.empty();
   if (first_screen)
     writer.html += document.picture ? "<div class=\"first\">\n" : "<div class=\"first plain\">\n";

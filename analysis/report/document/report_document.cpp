@@ -53,11 +53,11 @@ struct Shown {
   }
   void operator()(Table& table) {
     const auto is_heading = [&table](const auto& row) { return row.size() == 1 && table.columns.size() > 1; };
-    const auto rows = static_cast<std::size_t>(std::count_if(
-        table.rows.begin(), table.rows.end(), [&](const auto& row) { return !is_heading(row); }));
+    const auto rows = static_cast<std::size_t>(
+        std::ranges::count_if(table.rows, [&](const auto& row) { return !is_heading(row); }));
     for (std::size_t column = table.columns.size(); rows > 1 && column-- > 1;) {
-      const bool silent = std::all_of(table.rows.begin(), table.rows.end(),
-                                      [&](const auto& row) { return is_heading(row) || row[column] == "-"; });
+      const bool silent = std::ranges::all_of(
+          table.rows, [&](const auto& row) { return is_heading(row) || row[column] == "-"; });
       if (!silent) continue;
       const auto at = static_cast<std::ptrdiff_t>(column);
       table.columns.erase(table.columns.begin() + at);
@@ -131,7 +131,7 @@ const char* title_of(SectionGroup group) {
 Document with_section_alone(Document document, std::string_view name) {
   std::vector<std::string> names;
   for (const Section& section : document.sections) names.push_back(section.name);
-  if (std::find(names.begin(), names.end(), name) == names.end()) {
+  if (std::ranges::find(names, name) == names.end()) {
     throw BadInput("--section", std::string(name),
                    names.empty() ? "the records give no section"
                                  : fmt::format("must be one of those that the records give: {}",
@@ -161,7 +161,7 @@ bool may_link_to(std::string_view address) {
   const auto in_path = [](unsigned char c) {
     return std::isalnum(c) || one_of("#/._-", static_cast<char>(c));
   };
-  return !address.empty() && std::all_of(address.begin(), address.end(), in_path);
+  return !address.empty() && std::ranges::all_of(address, in_path);
 }
 
 std::string escape_markup(std::string_view text) {

@@ -187,7 +187,7 @@ bool take_until(std::string_view& rest, std::string_view end, std::string_view& 
 /// Appends what is not there yet: each thing once, in the order of its first appearance.
 template <typename Item>
 void add_new(std::vector<Item>& items, const Item& item) {
-  if (std::find(items.begin(), items.end(), item) == items.end()) items.push_back(item);
+  if (std::ranges::find(items, item) == items.end()) items.push_back(item);
 }
 
 /// Leaves out, section by section, sentences that an earlier figure's caption has, unless they open a

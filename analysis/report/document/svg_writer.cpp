@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <sstream>
 #include <string>
 #include <string_view>
 
 #include "analysis/report/document/report_document.hpp"
+#include "common/wrap_words.hpp"
 
 namespace tilescope {
 namespace {
@@ -29,16 +29,7 @@ std::string without_data(std::string elements) {
 /// A heading in lines as wide as a panel: SVG does not wrap it.
 std::vector<std::string> heading_lines(const std::string& heading) {
   constexpr std::size_t kMostLetters = 52;  // 7.6 wide, bold at 12.5 px
-  std::vector<std::string> lines;
-  std::istringstream words(heading);
-  for (std::string word; words >> word;) {
-    if (lines.empty() || lines.back().size() + 1 + word.size() > kMostLetters) {
-      lines.push_back(word);
-    } else {
-      lines.back() += " " + word;
-    }
-  }
-  return lines;
+  return wrap_words(heading, kMostLetters);
 }
 
 /// The style sheet in one line, without spaces that separate nothing: it stands in every figure.

@@ -130,7 +130,7 @@ Drawing draw(const FlowChart& chart);
 /// Gives all the same scale.
 void share_width(std::vector<FlowChart>& charts);
 
-/// A logarithmic axis of bytes round all points of `series`, of which they are y or x.
+/// A logarithmic axis of bytes round all points of `series`. @param bytes  which coordinate the bytes are
 inline ChartAxis byte_axis(const std::string& label, const std::vector<LineSeries>& series,
                            double ChartPoint::*bytes = &ChartPoint::y) {
   double low = HUGE_VAL, high = 0;
@@ -148,7 +148,7 @@ inline ChartAxis byte_axis(const std::string& label, const std::vector<LineSerie
 /// A logarithmic axis with a tick at each of the powers of two (or other values) of `values`.
 inline ChartAxis doubling_axis(const std::string& label, std::vector<std::int64_t> values,
                                std::string (*format)(std::int64_t)) {
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   values.erase(std::unique(values.begin(), values.end()), values.end());
   ChartAxis axis{label,
                  {},

@@ -43,8 +43,7 @@ constexpr Marker kMarkers[] = {Marker::circle,        Marker::square,   Marker::
                                Marker::triangle_down, Marker::pentagon, Marker::star};
 
 const Look* known_look(std::string_view name) {
-  const auto* const found = std::find_if(std::begin(kLooks), std::end(kLooks),
-                                         [name](const NamedLook& row) { return row.name == name; });
+  const auto* const found = std::ranges::find(kLooks, name, &NamedLook::name);
   return found == std::end(kLooks) ? nullptr : &found->look;
 }
 
@@ -73,12 +72,12 @@ Look FigureLooks::take(const std::string& name, std::optional<Algorithm> algorit
   if (known != by_name_.end()) return known->second;
   Look look = look_of(name, algorithm);
   const auto used = [&](Marker marker) {
-    return std::any_of(by_name_.begin(), by_name_.end(), [&](const auto& other) {
+    return std::ranges::any_of(by_name_, [&](const auto& other) {
       return other.second.color == look.color && other.second.marker == marker;
     });
   };
   if (used(look.marker)) {
-    const auto* const free = std::find_if_not(std::begin(kMarkers), std::end(kMarkers), used);
+    const auto* const free = std::ranges::find_if_not(kMarkers, used);
     if (free != std::end(kMarkers)) look.marker = *free;
   }
   return by_name_[name] = look;

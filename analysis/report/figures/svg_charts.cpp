@@ -116,7 +116,7 @@ Drawing draw(const StackedChart& chart) {
   double y = -kGroupGap;
   for (std::size_t i = 0; i < chart.bars.size(); ++i) {
     const StackedBar& bar = chart.bars[i];
-    if (std::find(chart.group_starts.begin(), chart.group_starts.end(), i) != chart.group_starts.end()) {
+    if (std::ranges::find(chart.group_starts, i) != chart.group_starts.end()) {
       y += kGroupGap;
     }
     drawing.elements +=

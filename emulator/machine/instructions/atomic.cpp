@@ -186,7 +186,7 @@ Execution select_atomic(const Instruction& instruction) {
                                                     : 1;
   for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
     const auto values = registers_of(instruction.operands[i]);
-    const bool are_values = std::none_of(values.begin(), values.end(), [](const Operand& value) {
+    const bool are_values = std::ranges::none_of(values, [](const Operand& value) {
       return value.kind == Operand::Kind::address || value.kind == Operand::Kind::label;
     });
     if (i != address && (values.size() != count || !are_values))

@@ -75,8 +75,7 @@ const Function& callee(const Warp& warp, const ptx::Operand& target, int lane) {
   const std::vector<Function>& functions = warp.cta.run.launch.kernel->functions;
   if (target.kind == ptx::Operand::Kind::label) return functions[static_cast<std::size_t>(target.value)];
   const std::uint64_t address = warp.value(target, lane);
-  const auto found = std::find_if(functions.begin(), functions.end(),
-                                  [&](const Function& function) { return function.address == address; });
+  const auto found = std::ranges::find(functions, address, &Function::address);
   if (found == functions.end()) throw Fault("a call through an address that no function has", lane);
   return *found;
 }

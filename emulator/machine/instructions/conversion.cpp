@@ -73,25 +73,6 @@ T widened(T value) {
   return value;
 }
 
-enum class Rounding { none, nearest_integer, zero, minus, plus };
-
-template <class T>
-T round_to_integer(T value, Rounding rounding) {
-  switch (rounding) {
-    case Rounding::nearest_integer:
-      return std::nearbyint(value);
-    case Rounding::zero:
-      return std::trunc(value);
-    case Rounding::minus:
-      return std::floor(value);
-    case Rounding::plus:
-      return std::ceil(value);
-    case Rounding::none:
-      break;
-  }
-  return value;
-}
-
 /// Beyond the integer's range lie its ends; NaN becomes 0.
 template <class D, class F>
 D clamped(F value) {
@@ -134,7 +115,7 @@ TILESCOPE_SHARED_BY_HANDLERS void flush(Lanes<T>& values) {
 }
 
 Rounding rounding_of(const Instruction& instruction) {
-  if (instruction.has("rni")) return Rounding::nearest_integer;
+  if (instruction.has("rni")) return Rounding::nearest_even;
   if (instruction.has("rzi")) return Rounding::zero;
   if (instruction.has("rmi")) return Rounding::minus;
   return instruction.has("rpi") ? Rounding::plus : Rounding::none;

@@ -75,7 +75,7 @@ Outcome copy(Warp& warp, const Instruction& instruction) {
     const std::uint32_t read = reads[std::countr_zero(left)];
     warp.active = 0;
     for_lanes(left, [&](int lane) { warp.active |= reads[lane] == read ? 1u << lane : 0; });
-    // What is not read may lie beyond the allocation, and an address of which nothing is read anywhere.
+    // What is not read may lie beyond the allocation; where nothing is read, the address may be any.
     const Targets from =
         read > 0 ? access_aligned(warp, operands[1], Reach::global, Purpose::load, read, bytes) : Targets{};
     for_lanes(warp.active, [&](int lane) { copies.push_back({to[lane], from[lane], read, bytes}); });

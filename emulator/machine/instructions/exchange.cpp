@@ -62,25 +62,17 @@ LaneMask members(const Warp& warp, const Operand& mask, int lane) {
   return static_cast<LaneMask>(warp.value(mask, lane)) & warp.active;
 }
 
-template <bool all>
+enum class Vote { any, all, uniform };
+template <Vote kind>
 Outcome vote(Warp& warp, const Instruction& instruction) {
   const auto& operands = instruction.operands;
   const LaneMask yes = warp.predicate(operands[1]);
   LaneMask result = 0;
   for_lanes(warp.active, [&](int lane) {
-    const LaneMask mask = members(warp, operands[2], lane);
-    result |= static_cast<LaneMask>(all ? (yes & mask) == mask : (yes & mask) != 0) << lane;
-  });
-  warp.set_predicate(operands[0], result);
-  return Outcome::next;
-}
-Outcome vote_uniform(Warp& warp, const Instruction& instruction) {
-  const auto& operands = instruction.operands;
-  const LaneMask yes = warp.predicate(operands[1]);
-  LaneMask result = 0;
-  for_lanes(warp.active, [&](int lane) {
     const LaneMask mask = members(warp, operands[2], lane), agreeing = yes & mask;
-    result |= static_cast<LaneMask>(agreeing == mask || agreeing == 0) << lane;
+    const bool carried =
+        kind == Vote::any ? agreeing != 0 : agreeing == mask || (kind == Vote::uniform && agreeing == 0);
+    result |= static_cast<LaneMask>(carried) << lane;
   });
   warp.set_predicate(operands[0], result);
   return Outcome::next;
@@ -95,9 +87,9 @@ Outcome ballot(Warp& warp, const Instruction& instruction) {
 Execution select_vote(const Instruction& instruction) {
   operand_count(instruction, 3, 3);
   if (instruction.has("ballot")) return {&ballot, Converge::members};
-  if (instruction.has("any")) return {&vote<false>, Converge::members};
-  if (instruction.has("all")) return {&vote<true>, Converge::members};
-  if (instruction.has("uni")) return {&vote_uniform, Converge::members};
+  if (instruction.has("any")) return {&vote<Vote::any>, Converge::members};
+  if (instruction.has("all")) return {&vote<Vote::all>, Converge::members};
+  if (instruction.has("uni")) return {&vote<Vote::uniform>, Converge::members};
   unknown_form();
 }
 

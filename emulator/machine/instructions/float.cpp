@@ -69,24 +69,18 @@ struct MultiplyAdd {
   }
 };
 /// A number before a NaN; -0 is less than 0.
-struct Minimum {
+template <bool greatest>
+struct Extreme {
   template <class T>
   T operator()(T a, T b) const {
     if (a != a) return b;
     if (b != b) return a;
-    if (a == b) return std::signbit(a) ? a : b;
-    return a < b ? a : b;
+    if (a == b) return std::signbit(a) == greatest ? b : a;
+    return (a < b) == greatest ? b : a;
   }
 };
-struct Maximum {
-  template <class T>
-  T operator()(T a, T b) const {
-    if (a != a) return b;
-    if (b != b) return a;
-    if (a == b) return std::signbit(a) ? b : a;
-    return a < b ? b : a;
-  }
-};
+using Minimum = Extreme<false>;
+using Maximum = Extreme<true>;
 template <class Op>
 struct UnlessNan {
   float operator()(float a, float b) const { return a == a && b == b ? Op{}(a, b) : a + b; }
@@ -242,9 +236,9 @@ Execution select_extreme(const Instruction& instruction) {
   only_modifiers(instruction, {"NaN", "ftz", "xorsign", "abs"});
   plain_operands(instruction, 3);
   if (only_type(instruction) != ptx::Type::f32) unknown_form();
-  const auto flushing = [&]<class Extreme>(Extreme) -> Handler {
-    return instruction.has("ftz") ? &binary<Rounded<Extreme, true, false>, float>
-                                  : &binary<Rounded<Extreme, false, false>, float>;
+  const auto flushing = [&]<class Chosen>(Chosen) -> Handler {
+    return instruction.has("ftz") ? &binary<Rounded<Chosen, true, false>, float>
+                                  : &binary<Rounded<Chosen, false, false>, float>;
   };
   if (!of_magnitudes) return {flushing(KeepsNan{})};
   return {keeps_nan ? flushing(OfMagnitudes<KeepsNan>{}) : flushing(OfMagnitudes<Op>{})};

@@ -44,41 +44,23 @@ FloatFormat format_of(Type type) {
   }
 }
 
-enum class Direction { nearest_even, nearest_away, zero, minus, plus };
-
-Direction direction_of(const Instruction& instruction) {
-  if (instruction.has("rz")) return Direction::zero;
-  if (instruction.has("rm")) return Direction::minus;
-  if (instruction.has("rp")) return Direction::plus;
-  return instruction.has("rna") ? Direction::nearest_away : Direction::nearest_even;
+Rounding rounding_of(const Instruction& instruction) {
+  if (instruction.has("rz")) return Rounding::zero;
+  if (instruction.has("rm")) return Rounding::minus;
+  if (instruction.has("rp")) return Rounding::plus;
+  return instruction.has("rna") ? Rounding::nearest_away : Rounding::nearest_even;
 }
 
-long double whole(long double value, Direction direction) {
-  switch (direction) {
-    case Direction::zero:
-      return std::trunc(value);
-    case Direction::minus:
-      return std::floor(value);
-    case Direction::plus:
-      return std::ceil(value);
-    case Direction::nearest_away:
-      return std::round(value);
-    case Direction::nearest_even:
-      break;
-  }
-  return std::nearbyint(value);
-}
-
-long double rounded(long double value, const FloatFormat& format, Direction direction) {
+long double rounded(long double value, const FloatFormat& format, Rounding rounding) {
   if (value == 0 || !std::isfinite(value)) return value;
   int exponent = 0;
   std::frexp(value, &exponent);
   const int unit = std::max(exponent - format.precision, format.least_exponent);
-  const long double result = std::ldexp(whole(std::ldexp(value, -unit), direction), unit);
+  const long double result = std::ldexp(round_to_integer(std::ldexp(value, -unit), rounding), unit);
   const long double most = std::ldexp(2 - std::ldexp(1.0L, 1 - format.precision), format.most_exponent);
   if (std::fabs(result) <= most) return std::copysign(result, value);
   const bool to_most =
-      direction == Direction::zero || direction == (value > 0 ? Direction::minus : Direction::plus);
+      rounding == Rounding::zero || rounding == (value > 0 ? Rounding::minus : Rounding::plus);
   return std::copysign(to_most ? most : std::numeric_limits<long double>::infinity(), value);
 }
 
@@ -139,7 +121,7 @@ std::uint64_t converted_bits(const Warp& warp, const Instruction& instruction, s
   const Type to = instruction.types[0], from = instruction.types[1];
   long double value = flushed(number_of(warp.value(instruction.operands[operand], lane), from), from);
   if (instruction.has("relu") && value < 0) value = 0;
-  return bits_in(flushed(rounded(value, format_of(to), direction_of(instruction)), to), to);
+  return bits_in(flushed(rounded(value, format_of(to), rounding_of(instruction)), to), to);
 }
 
 Outcome convert_one(Warp& warp, const Instruction& instruction) {

@@ -3,9 +3,33 @@
 // halves from whole numbers and fp64, which would round twice.
 #pragma once
 
+#include <cmath>
+
 #include "emulator/machine/handlers.hpp"
 
 namespace tilescope::gpu::emulator {
+
+enum class Rounding { none, nearest_even, nearest_away, zero, minus, plus };
+
+/// A whole number, unless nothing is rounded.
+template <class T>
+T round_to_integer(T value, Rounding rounding) {
+  switch (rounding) {
+    case Rounding::nearest_even:
+      return std::nearbyint(value);
+    case Rounding::nearest_away:
+      return std::round(value);
+    case Rounding::zero:
+      return std::trunc(value);
+    case Rounding::minus:
+      return std::floor(value);
+    case Rounding::plus:
+      return std::ceil(value);
+    case Rounding::none:
+      break;
+  }
+  return value;
+}
 
 /// Whether a cvt is one of these.
 bool needs_own_rounding(const ptx::Instruction& instruction);

@@ -38,7 +38,7 @@ std::optional<std::size_t> first_group_size(const std::vector<Order>& orders) {
   std::size_t size = 0;
   for (std::size_t cta = 0; cta + 1 < first.size(); ++cta) {
     for (std::size_t launch = 0; launch < orders.size(); ++launch) filled[launch].insert(orders[launch][cta]);
-    if (std::all_of(filled.begin(), filled.end(), [&](const auto& sms) { return sms == filled.front(); })) {
+    if (std::ranges::all_of(filled, [&](const auto& sms) { return sms == filled.front(); })) {
       size = cta + 1;
     }
   }
@@ -46,7 +46,7 @@ std::optional<std::size_t> first_group_size(const std::vector<Order>& orders) {
   for (const Order& order : orders) {
     const auto begin = order.begin() + static_cast<std::ptrdiff_t>(size);
     Order rest(first.begin() + static_cast<std::ptrdiff_t>(size), first.end());
-    const auto place = std::find(rest.begin(), rest.end(), *begin);
+    const auto place = std::ranges::find(rest, *begin);
     turned |= place != rest.begin();
     std::rotate(rest.begin(), place, rest.end());
     if (!std::equal(rest.begin(), rest.end(), begin)) return std::nullopt;

@@ -104,7 +104,7 @@ std::vector<int> measure_partitions_of_sms() {
   const NvtxRange range("partitions of the L2");
   const OnePerSm grid;
   std::vector<int> sms = grid.order();
-  std::sort(sms.begin(), sms.end());
+  std::ranges::sort(sms);
   const std::vector<int> partitions = partitions_from_latencies(measure_latencies(grid, sms));
   std::vector<int> partition_of_sm(static_cast<std::size_t>(sms.back()) + 1, -1);
   for (std::size_t i = 0; i < sms.size(); ++i)
@@ -137,7 +137,7 @@ std::vector<L2Residency> measure_l2_residency(const std::vector<int>& partition_
   const ScratchBuffer partitions(bytes_of(std::ssize(partition_of_sm)));
   write_to(chunk_at, chosen);
   write_to(partitions, partition_of_sm);
-  const bool split = std::find(partition_of_sm.begin(), partition_of_sm.end(), 1) != partition_of_sm.end();
+  const bool split = std::ranges::find(partition_of_sm, 1) != partition_of_sm.end();
   WorkProfiler profiler("dram_read_bytes",
                         {.warm_up = 0, .min_samples = 1, .max_samples = 1, .min_time_s = 0});
   std::vector<L2Residency> measured;

@@ -61,8 +61,7 @@ void GraphKernels::update(const DriverLibrary& driver, CUgraphExec executable, C
 void GraphKernels::set_node(CUgraphExec executable, CUgraphNode node, KernelMeasurement kernel) {
   const std::lock_guard lock(mutex_);
   std::vector<Node>& nodes = graphs_[executable];
-  const auto changed =
-      std::find_if(nodes.begin(), nodes.end(), [node](const Node& one) { return one.node == node; });
+  const auto changed = std::ranges::find(nodes, node, &Node::node);
   if (changed != nodes.end()) changed->kernel = std::move(kernel);
 }
 

@@ -146,7 +146,7 @@ void Injection::on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data)
 
 void Injection::on_call(CUpti_CallbackId id, const CUpti_CallbackData& data) {
   const std::vector<CUpti_CallbackId>& changes = graph_change_ids();
-  if (std::find(changes.begin(), changes.end(), id) != changes.end()) {
+  if (std::ranges::find(changes, id) != changes.end()) {
     return graphs_.change(*driver_, id, data);
   }
   if (data.callbackSite == CUPTI_API_ENTER) {
@@ -196,8 +196,7 @@ void Injection::before_launch(CUpti_CallbackId id, const CUpti_CallbackData& dat
   const LaunchCall call = read_launch_call(id, data.functionParams);
   if (is_captured(call.stream)) return;  // it will run when its graph is launched
   std::vector<LaunchedKernel> launched = choice_.choose(kernels_of(call, data));
-  const bool wanted =
-      std::any_of(launched.begin(), launched.end(), [](const LaunchedKernel& one) { return one.wanted; });
+  const bool wanted = std::ranges::any_of(launched, &LaunchedKernel::wanted);
   ContextCounters* const counters =
       under_way.device ? under_way.device->contexts[data.context].get() : nullptr;
   if (!counters) {

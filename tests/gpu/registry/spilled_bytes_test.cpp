@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What rows say that a launch spills, held to what ptxas reports of its kernel on sm_90.
+// What ptxas reports that kernels spill, held to a budget and to what their rows say that a launch spills.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <regex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "gpu/registry/kernel_registry.hpp"
 #include "tests/paths.hpp"
@@ -44,23 +45,52 @@ TEST_CASE("what a launch spills is known of plain instances on sm_90 alone") {
 }
 
 #ifdef TILESCOPE_SPILL_REPORTS
-/// Bytes of each kernel's stack on sm_90a, by its mangled name.
-std::map<std::string, int> reported_stacks() {
-  const std::regex begins("Compiling entry function '([^']+)' for 'sm_90a'");
-  const std::regex stack("([0-9]+) bytes stack frame");
-  std::map<std::string, int> stacks;
+/// What ptxas says of a kernel on an architecture. [B a thread]
+struct PtxasReport {
+  std::string kernel;  // mangled
+  std::string architecture;
+  int stack = 0, spilled = 0;
+};
+
+std::vector<PtxasReport> ptxas_reports() {
+  const std::regex begins("Compiling entry function '([^']+)' for '([^']+)'");
+  const std::regex says(
+      "([0-9]+) bytes stack frame, ([0-9]+) bytes spill stores, ([0-9]+) bytes spill loads");
+  std::vector<PtxasReport> reports;
   for (const auto& file : std::filesystem::recursive_directory_iterator(TILESCOPE_SPILL_REPORTS)) {
     if (file.path().extension() != ".ptxas") continue;
-    std::ifstream report(file.path());
+    std::ifstream text(file.path());
     std::smatch found;
-    for (std::string line, kernel; std::getline(report, line);) {
-      if (std::regex_search(line, found, begins)) kernel = found[1];
-      if (kernel.empty() || !std::regex_search(line, found, stack)) continue;
-      stacks[kernel] = std::stoi(found[1]);
-      kernel.clear();
+    PtxasReport report;
+    for (std::string line; std::getline(text, line);) {
+      if (std::regex_search(line, found, begins)) report = {found[1], found[2]};
+      if (report.kernel.empty() || !std::regex_search(line, found, says)) continue;
+      report.stack = std::stoi(found[1]);
+      report.spilled = std::stoi(found[2]) + std::stoi(found[3]);
+      reports.push_back(std::exchange(report, {}));
     }
   }
-  return stacks;
+  return reports;
+}
+
+TEST_CASE("spills stay within the budget") {
+  std::ifstream text(TILESCOPE_SOURCE_DIR "/gpu/spills/spill_budget.txt");
+  std::vector<std::pair<std::regex, int>> budget;
+  for (std::string line; std::getline(text, line);) {
+    const std::size_t space = line.rfind(' ');
+    if (!line.empty() && line[0] != '#')
+      budget.emplace_back(line.substr(0, space), std::stoi(line.substr(space)));
+  }
+  const std::vector<PtxasReport> reports = ptxas_reports();
+  REQUIRE(!reports.empty());
+  for (const auto& [kernel, architecture, stack, spilled] : reports) {
+    if (spilled == 0) continue;
+    CAPTURE(kernel);
+    CAPTURE(architecture);
+    const auto allowed = std::ranges::find_if(
+        budget, [&kernel](const auto& entry) { return std::regex_search(kernel, entry.first); });
+    CHECK(spilled <= (allowed == budget.end() ? 0 : allowed->second));
+  }
 }
 
 /// Part of the mangled name of gpu:flash2-mma's plain instance of its own tile.
@@ -76,7 +106,7 @@ std::string mangled(PassName pass, const AttentionProblem& problem) {
 
 TEST_CASE("rows say what ptxas reports of registers that spill") {
   const Kernel& row = find_gpu_kernel("gpu:flash2-mma").row;
-  const std::map<std::string, int> stacks = reported_stacks();
+  const std::vector<PtxasReport> reports = ptxas_reports();
   for (const ElementType dtype : {ElementType::fp16, ElementType::bf16}) {
     for (const std::int64_t head_dim : {64, 128, 256}) {
       const AttentionProblem problem = problem_of(head_dim, dtype);
@@ -84,10 +114,11 @@ TEST_CASE("rows say what ptxas reports of registers that spill") {
         const std::string name = mangled(pass, problem);
         CAPTURE(name);
         const TileProgram program = program_of(row, problem, pass, row.default_options(problem));
-        const auto kernel = std::ranges::find_if(
-            stacks, [&name](const auto& one) { return one.first.find(name) != std::string::npos; });
-        REQUIRE(kernel != stacks.end());
-        CHECK(row.launch_shape(program, kSm90).spilled_bytes == kernel->second);
+        const auto report = std::ranges::find_if(reports, [&name](const PtxasReport& one) {
+          return one.architecture == "sm_90a" && one.kernel.find(name) != std::string::npos;
+        });
+        REQUIRE(report != reports.end());
+        CHECK(row.launch_shape(program, kSm90).spilled_bytes == report->stack);
       }
     }
   }

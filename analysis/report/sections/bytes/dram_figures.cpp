@@ -124,7 +124,7 @@ namespace {
 /// Whether a sweep of one pass, measured and simulated, goes beyond what an L2 holds.
 bool leaves_l2(const std::vector<const RunSummary*>& sweep) {
   constexpr std::int64_t kLong = 65536;  // K and V of one head are as large as an L2
-  const bool measured = std::all_of(sweep.begin(), sweep.end(), [](const RunSummary* run) {
+  const bool measured = std::ranges::all_of(sweep, [](const RunSummary* run) {
     return run->passes.size() == 1 && run->measured_dram && run->simulated_dram && run->closed_form;
   });
   return measured && sweep.back()->problem().seqlen_q >= kLong;

@@ -69,7 +69,7 @@ Compared compared(const Runs& members) {
 Compared representative_comparison(const std::vector<RunSummary>& runs) {
   std::vector<Runs> problems;  // of one record each
   const auto keep = [&problems](auto wanted) {
-    if (std::any_of(problems.begin(), problems.end(), wanted)) std::erase_if(problems, std::not_fn(wanted));
+    if (std::ranges::any_of(problems, wanted)) std::erase_if(problems, std::not_fn(wanted));
   };
   for (const Runs& shown : {headline_runs(runs), tabled_runs(runs)}) {
     for (const Runs& problem : group_by_problem(shown)) {
@@ -167,7 +167,7 @@ Runs pictured(Runs members) {
   const auto key = [](const RunSummary* run) {
     return std::tuple(run->direction, run->algorithm.value_or(Algorithm::flash2), run->run->kernel);
   };
-  std::stable_sort(members.begin(), members.end(), [&key](const RunSummary* a, const RunSummary* b) {
+  std::ranges::stable_sort(members, [&key](const RunSummary* a, const RunSummary* b) {
     return std::tuple(key(a), a->label.size()) < std::tuple(key(b), b->label.size());
   });
   const auto same = [&key](const RunSummary* a, const RunSummary* b) { return key(a) == key(b); };

@@ -31,7 +31,7 @@ Runs rungs_of(Runs runs) {
   const auto kernel = [](const RunSummary* run) {
     return std::tuple(run->algorithm.value_or(Algorithm::flash2), run->run->kernel);
   };
-  std::stable_sort(runs.begin(), runs.end(), [&kernel](const RunSummary* a, const RunSummary* b) {
+  std::ranges::stable_sort(runs, [&kernel](const RunSummary* a, const RunSummary* b) {
     return std::tuple(kernel(a), a->label.size()) < std::tuple(kernel(b), b->label.size());
   });
   const auto same = [&kernel](const RunSummary* a, const RunSummary* b) { return kernel(a) == kernel(b); };

@@ -45,7 +45,7 @@ std::string block_text(std::int64_t rows) { return std::to_string(rows); }
 /// The tile after the label where the series of a sweep differ in it.
 std::string series_title(const Sweep& sweep, const SweepSeries& series) {
   const auto same_label = [&series](const SweepSeries& other) { return other.label == series.label; };
-  const bool ambiguous = std::count_if(sweep.series.begin(), sweep.series.end(), same_label) > 1;
+  const bool ambiguous = std::ranges::count_if(sweep.series, same_label) > 1;
   return ambiguous ? series.label + " " + to_string(series.tile) : series.label;
 }
 
@@ -86,9 +86,9 @@ std::vector<LineSeries> boundary_lines(const Sweep& sweep, Plotted boundary, Val
 }
 
 const SweepSeries& longest_series(const Sweep& sweep) {
-  return *std::max_element(
-      sweep.series.begin(), sweep.series.end(),
-      [](const SweepSeries& a, const SweepSeries& b) { return a.points.size() < b.points.size(); });
+  return *std::ranges::max_element(sweep.series, [](const SweepSeries& a, const SweepSeries& b) {
+    return a.points.size() < b.points.size();
+  });
 }
 
 LineSeries floor_line(const Sweep& sweep, ValueOf x) {
@@ -197,7 +197,7 @@ std::int64_t last_common(const Sweep& sweep, ValueOf x_of) {
 }
 
 bool is_measured(const Sweep& sweep) {
-  return std::any_of(sweep.series.begin(), sweep.series.end(), [](const SweepSeries& series) {
+  return std::ranges::any_of(sweep.series, [](const SweepSeries& series) {
     return series.points.front()->measured_sm_l2.has_value();
   });
 }
@@ -221,15 +221,15 @@ std::string legend_of(const Sweep& sweep) {
 /// "tile 128x64", or that kernels differ in it.
 std::string tile_of(const Sweep& sweep) {
   const TileShape tile = sweep.series.front().tile;
-  const bool same = std::all_of(sweep.series.begin(), sweep.series.end(),
-                                [&](const SweepSeries& series) { return series.tile == tile; });
+  const bool same =
+      std::ranges::all_of(sweep.series, [&](const SweepSeries& series) { return series.tile == tile; });
   return same ? "Tile " + to_string(tile) + "." : "Each kernel has its own tile.";
 }
 
 /// The sweeps in which kernels meet; all, where none meet in any.
 std::vector<Sweep> most_compared(std::vector<Sweep> sweeps) {
   const auto alone = [](const Sweep& sweep) { return sweep.series.size() < 2; };
-  if (!std::all_of(sweeps.begin(), sweeps.end(), alone)) std::erase_if(sweeps, alone);
+  if (!std::ranges::all_of(sweeps, alone)) std::erase_if(sweeps, alone);
   return sweeps;
 }
 

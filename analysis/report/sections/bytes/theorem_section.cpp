@@ -170,7 +170,7 @@ Drawing constant_chart(const std::vector<TheoremPoint>& points, const std::vecto
     line.points.push_back({point.fast, point.of_flash()});
     sizes.push_back(point.fast);
   }
-  std::sort(sizes.begin(), sizes.end());
+  std::ranges::sort(sizes);
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   for (auto& [algorithm, line] : lines) chart.series.push_back(std::move(line));
   if (direction == Direction::forward) {

@@ -56,8 +56,7 @@ std::optional<Section> summary_section(const std::vector<RunSummary>& runs) {
   const std::vector<const RunSummary*> rows = tabled_runs(runs);
   if (rows.empty()) return std::nullopt;
   const auto any = [&rows](auto member) {
-    return std::any_of(rows.begin(), rows.end(),
-                       [member](const RunSummary* run) { return (run->*member).has_value(); });
+    return std::ranges::any_of(rows, [member](const RunSummary* run) { return (run->*member).has_value(); });
   };
   const bool simulated = any(&RunSummary::simulated_dram), measured = any(&RunSummary::measured_sm_l2),
              timed = any(&RunSummary::median_seconds);
@@ -235,7 +234,7 @@ std::vector<double> bytes_by_group(const RunSummary& run) {
     for (const TensorTraffic& traffic : tensor_traffic(program)) {
       for (std::size_t group = 0; group < bytes.size(); ++group) {
         const auto& tensors = tensor_groups()[group].tensors;
-        if (std::find(tensors.begin(), tensors.end(), traffic.tensor) == tensors.end()) continue;
+        if (std::ranges::find(tensors, traffic.tensor) == tensors.end()) continue;
         bytes[group] += static_cast<double>(traffic.load_bytes + traffic.filled_bytes + traffic.store_bytes +
                                             traffic.reduce_bytes);
       }

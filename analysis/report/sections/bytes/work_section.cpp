@@ -108,7 +108,7 @@ std::vector<CutRuns> by_problem(const std::vector<RunSummary>& runs) {
       return std::tie(other.kernel, other.direction, other.problem, other.tile) ==
              std::tie(key.kernel, key.direction, key.problem, key.tile);
     };
-    auto place = std::find_if(all.begin(), all.end(), same);
+    auto place = std::ranges::find_if(all, same);
     if (place == all.end()) place = all.insert(all.end(), key);
     place->by_slices.emplace(run.diagonal_slices, &run);
   }

@@ -53,8 +53,8 @@ void add_verdict(Judged& judged, const RunEntry& run) {
 
 /// Whether the record says what the error was held to.
 bool was_judged(const RunEntry& run) {
-  return !run.error.empty() && std::all_of(run.error.begin(), run.error.end(),
-                                           [](const auto& entry) { return entry.second.bound > 0; });
+  return !run.error.empty() &&
+         std::ranges::all_of(run.error, [](const auto& entry) { return entry.second.bound > 0; });
 }
 
 /// By the algorithm's place in the papers' order, kernel and element type.
@@ -100,8 +100,7 @@ Table kernel_verdicts(const JudgedKernels& by_kernel) {
     row.failed += judged.failed;
     for (const auto& [tensor, share] : judged.worst_share) row.worst = std::max(row.worst, share);
   }
-  std::stable_sort(kernels.begin(), kernels.end(),
-                   [](const Verdicts& a, const Verdicts& b) { return a.failed > b.failed; });
+  std::ranges::stable_sort(kernels, std::ranges::greater{}, &Verdicts::failed);
   Table table{"", {{"kernel"}, {"verdict"}, {"largest error / bound", true}, {"element types"}}, {}};
   for (const Verdicts& row : kernels) {
     const std::string verdict = fmt::format("right in {} of {} cases", row.cases - row.failed, row.cases);
@@ -145,13 +144,13 @@ std::optional<Section> error_section(const std::vector<RunRecord>& records) {
   Table table{"Largest error in any case over what it was held to (1.00 = just passed), by tensor.",
               {{"kernel"}, {"element type"}, {"cases", true}},
               {}};
-  const bool any_failed = std::any_of(by_kernel.begin(), by_kernel.end(),
-                                      [](const auto& entry) { return entry.second.failed > 0; });
+  const bool any_failed =
+      std::ranges::any_of(by_kernel, [](const auto& entry) { return entry.second.failed > 0; });
   if (any_failed) table.columns.push_back({"failed", true});
   for (const char* tensor : kJudgedTensors) table.columns.push_back({tensor, true});
   table.columns.push_back({"largest RMSE of o", true});
-  const bool any_mirror = std::any_of(by_kernel.begin(), by_kernel.end(),
-                                      [](const auto& entry) { return entry.second.has_mirror; });
+  const bool any_mirror =
+      std::ranges::any_of(by_kernel, [](const auto& entry) { return entry.second.has_mirror; });
   if (any_mirror) {
     table.columns.push_back({"against mirror", true});
     table.columns.push_back({"its RMSE", true});

@@ -27,9 +27,8 @@ std::string place_of(const EmulatedLine& line) {
 std::string kinds_at(const EmulatedKernel& kernel, const std::string& place) {
   std::vector<std::string> kinds;
   for (const EmulatedFinding& finding : kernel.findings) {
-    const bool here = std::find(finding.places.begin(), finding.places.end(), place) != finding.places.end();
-    if (here && std::find(kinds.begin(), kinds.end(), finding.kind) == kinds.end())
-      kinds.push_back(finding.kind);
+    const bool here = std::ranges::find(finding.places, place) != finding.places.end();
+    if (here && std::ranges::find(kinds, finding.kind) == kinds.end()) kinds.push_back(finding.kind);
   }
   return kinds.empty() ? "-" : fmt::format("{}", fmt::join(kinds, ", "));
 }

@@ -24,21 +24,12 @@ std::string grid_text(const KernelGroup& kernel) {
   return fmt::format("{}", fmt::join(kernel.launch.grid, "x"));
 }
 
-std::string program_text(const ProgramFit& program) {
-  return program.convention.empty() ? program.name : program.name + ", " + program.convention;
-}
-
-std::string with_tile(const ProgramFit& program, const char* before) {
-  const std::string tile = program.tile_text();
-  return tile.empty() ? program_text(program) : program_text(program) + before + tile;
-}
-
 /// Some of the programs that do as well as the first; empty for none.
 std::string others_text(const KernelFit& fit) {
   constexpr std::size_t kShown = 2;
   std::string text;
   for (std::size_t i = 1; i < std::min(kShown, fit.programs.size()); ++i) {
-    text += (i > 1 ? "; " : "") + with_tile(fit.programs[i], ", ");
+    text += (i > 1 ? "; " : "") + fit.programs[i].text();
   }
   if (fit.programs.size() > kShown) text += fmt::format("; {} more", fit.programs.size() - kShown);
   return text;
@@ -46,7 +37,7 @@ std::string others_text(const KernelFit& fit) {
 
 std::string best_text(const KernelFit& fit) {
   if (fit.programs.empty()) return "none";
-  return (fit.agreement == Agreement::unexplained ? "nearest: " : "") + program_text(fit.programs.front());
+  return (fit.agreement == Agreement::unexplained ? "nearest: " : "") + fit.programs.front().name_text();
 }
 
 /// "+27.52 kB, +0.001 %"; "+256 B" where the share would show as nothing
@@ -70,23 +61,18 @@ std::vector<std::string> causes_of(const KernelFit& fit) {
   return causes;
 }
 
-const char* verdict_text(const KernelFit& fit) {
-  constexpr const char* texts[] = {"explained",        "not certain",   "reads explained",
-                                   "writes explained", "not explained", "no attention kernel"};
-  return texts[static_cast<std::size_t>(fit.agreement)];
-}
-
 /// "32 heads over the batch fit better: forward, 128 x any"; empty where none do.
 std::string other_heads_text(const KernelFit& fit) {
   if (!fit.other_heads) return "";
   return fmt::format("{} heads over the batch fit better: {}", fit.other_heads->heads,
-                     with_tile(fit.other_heads->program, ", "));
+                     fit.other_heads->program.text());
 }
 
 /// The best program with its tile and the others; what is not wholly explained says so first.
 std::string programs_text(const KernelFit& fit) {
-  if (fit.agreement == Agreement::no_attention) return verdict_text(fit);
-  std::string text = fit.agreement == Agreement::explained ? "" : fmt::format("**{}**: ", verdict_text(fit));
+  if (fit.agreement == Agreement::no_attention) return std::string(to_string(fit.agreement));
+  std::string text =
+      fit.agreement == Agreement::explained ? "" : fmt::format("**{}**: ", to_string(fit.agreement));
   text += best_text(fit);
   if (!fit.programs.empty() && !fit.programs.front().tiles.empty()) {
     text += fmt::format(", **{}**", fit.programs.front().tile_text());

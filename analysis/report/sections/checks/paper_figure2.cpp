@@ -32,7 +32,7 @@ bool is_figure2_problem(const AttentionProblem& p) {
 /// The run of an algorithm at a kv block, or null. 0 = any block.
 const RunSummary* find_run(const std::vector<const RunSummary*>& runs, Algorithm algorithm,
                            Direction direction, int block_n) {
-  const auto found = std::find_if(runs.begin(), runs.end(), [&](const RunSummary* run) {
+  const auto found = std::ranges::find_if(runs, [&](const RunSummary* run) {
     return run->algorithm == algorithm && run->direction == direction && run->closed_form &&
            (block_n == 0 || run->tile.block_n == block_n);
   });
@@ -184,8 +184,8 @@ KernelPasses measured_kernels(const std::vector<const RunSummary*>& runs) {
   KernelPasses kernels;
   for (const RunSummary* run : runs) {
     if (!run->measured_dram || !run->measured_sm_l2 || !run->median_seconds) continue;
-    auto found = std::find_if(kernels.begin(), kernels.end(),
-                              [run](const auto& one) { return one.first == run->run->kernel; });
+    auto found =
+        std::ranges::find_if(kernels, [run](const auto& one) { return one.first == run->run->kernel; });
     if (found == kernels.end()) found = kernels.insert(found, {run->run->kernel, {}});
     (run->direction == Direction::forward ? found->second.forward : found->second.backward) = run;
   }

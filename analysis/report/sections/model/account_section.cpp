@@ -33,7 +33,7 @@ Table exception_table(const std::vector<Deviation>& deviations) {
     if (std::abs(one.off) > std::abs(off)) off = one.off;
   }
   std::vector<std::pair<std::vector<std::string>, std::pair<int, double>>> rows(worst.begin(), worst.end());
-  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
+  std::ranges::stable_sort(rows, [](const auto& a, const auto& b) {
     return std::abs(a.second.second) > std::abs(b.second.second);
   });
   for (auto& [row, found] : rows) {
@@ -62,9 +62,7 @@ std::string left_out_text(std::size_t silent, std::size_t all) {
 std::string AgreementCount::text() const { return fmt::format("{} of {}", agree, all); }
 
 AgreementCount count_agreeing(const std::vector<Deviation>& deviations) {
-  return {static_cast<std::size_t>(std::count_if(deviations.begin(), deviations.end(),
-                                                 [](const Deviation& one) { return one.agrees; })),
-          deviations.size()};
+  return {static_cast<std::size_t>(std::ranges::count_if(deviations, &Deviation::agrees)), deviations.size()};
 }
 
 void add_agreement(Section& section, const std::vector<Deviation>& deviations, const std::string& word,
@@ -73,7 +71,7 @@ void add_agreement(Section& section, const std::vector<Deviation>& deviations, c
   std::vector<std::string> sides;
   for (const Deviation& one : deviations) {
     kernels[one.kernel][one.side].push_back(one);
-    if (std::find(sides.begin(), sides.end(), one.side) == sides.end()) sides.push_back(one.side);
+    if (std::ranges::find(sides, one.side) == sides.end()) sides.push_back(one.side);
   }
   Table table{caption, {{"kernel"}}, {}};
   for (const std::string& side : sides) {
@@ -88,8 +86,8 @@ void add_agreement(Section& section, const std::vector<Deviation>& deviations, c
         row.insert(row.end(), {"-", "-"});
         continue;
       }
-      const auto largest = std::max_element(
-          found->second.begin(), found->second.end(),
+      const auto largest = std::ranges::max_element(
+          found->second,
           [](const Deviation& a, const Deviation& b) { return std::abs(a.off) < std::abs(b.off); });
       row.push_back(fmt::format("{} in {} cases", word, count_agreeing(found->second).text()));
       row.push_back(percent(largest->off));

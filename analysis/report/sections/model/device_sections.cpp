@@ -28,8 +28,8 @@ constexpr struct {
               {kReadRandom, {.color = Color::amber, .marker = Marker::triangle_down, .dash = Dash::dashed}}};
 
 bool has(const CeilingsRecord& record, const std::string& access) {
-  return std::any_of(record.measured.l2.begin(), record.measured.l2.end(),
-                     [&](const L2Residency& point) { return point.access == access; });
+  return std::ranges::any_of(record.measured.l2,
+                             [&](const L2Residency& point) { return point.access == access; });
 }
 
 Figure residency_figure(const CeilingsRecord& record) {

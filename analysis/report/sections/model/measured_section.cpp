@@ -98,8 +98,8 @@ struct Count {
 
 /// Whether any pass of the table was counted in several launches.
 bool any_repeated(const std::vector<MeasuredPass>& passes) {
-  return std::any_of(passes.begin(), passes.end(),
-                     [](const MeasuredPass& pass) { return pass.has_dram() && pass.launch_spread(); });
+  return std::ranges::any_of(
+      passes, [](const MeasuredPass& pass) { return pass.has_dram() && pass.launch_spread(); });
 }
 
 /// Tolerances of simulated DRAM reads, where the model says that they fit the L2 and where not.
@@ -125,9 +125,9 @@ void add_dram_row(Table& table, const PassKey& key, const char* regime, const Co
   if (members.empty()) return;
   std::vector<double> errors;
   for (const MeasuredPass& pass : members) errors.push_back(std::abs(pass.dram_error()));
-  std::sort(errors.begin(), errors.end());
+  std::ranges::sort(errors);
   const MeasuredPass& worst =
-      *std::max_element(members.begin(), members.end(), [](const MeasuredPass& a, const MeasuredPass& b) {
+      *std::ranges::max_element(members, [](const MeasuredPass& a, const MeasuredPass& b) {
         return std::abs(a.dram_error()) < std::abs(b.dram_error());
       });
   std::vector<std::string> row = {std::get<0>(key),
@@ -146,7 +146,7 @@ void add_dram_row(Table& table, const PassKey& key, const char* regime, const Co
 /// What the caption says of measurements that not every record has; nothing where none has them.
 std::string more_on_within(const std::vector<MeasuredPass>& passes, bool launches,
                            const std::vector<NoiseFloor>& noise_floor) {
-  const bool code = std::any_of(passes.begin(), passes.end(), [](const MeasuredPass& pass) {
+  const bool code = std::ranges::any_of(passes, [](const MeasuredPass& pass) {
     return pass.has_dram() && pass.pass->measured->instruction_fetch_bytes;
   });
   if (!launches && !code && noise_floor.empty()) return "";
@@ -172,9 +172,8 @@ std::string more_on_within(const std::vector<MeasuredPass>& passes, bool launche
 
 /// What the caption says of random pages; nothing where none was measured.
 std::string more_on_random_pages(const std::vector<MeasuredPass>& passes) {
-  const bool any = std::any_of(passes.begin(), passes.end(), [](const MeasuredPass& pass) {
-    return pass.has_dram() && pass.random_pages();
-  });
+  const bool any = std::ranges::any_of(
+      passes, [](const MeasuredPass& pass) { return pass.has_dram() && pass.random_pages(); });
   if (!any) return "";
   return " Random pages: every page of the tensors lay at a random place, another in each launch, and was "
          "simulated so; medians over such placements are compared.";

@@ -25,14 +25,13 @@ struct Scored {
   std::size_t read_once = 0, at_floor = 0;
 
   std::size_t within() const {
-    return static_cast<std::size_t>(std::count_if(judged.begin(), judged.end(), [](const MeasuredPass& pass) {
-      return std::abs(pass.dram_error()) <= kTolerance;
-    }));
+    return static_cast<std::size_t>(std::ranges::count_if(
+        judged, [](const MeasuredPass& pass) { return std::abs(pass.dram_error()) <= kTolerance; }));
   }
   double median() const {
     std::vector<double> errors;
     for (const MeasuredPass& pass : judged) errors.push_back(std::abs(pass.dram_error()));
-    std::sort(errors.begin(), errors.end());
+    std::ranges::sort(errors);
     return errors[errors.size() / 2];
   }
   double worst() const { return judged.front().dram_error(); }
@@ -50,10 +49,9 @@ Scored score(const std::vector<RunSummary>& runs) {
       scored.judged.push_back(pass);
     }
   }
-  std::stable_sort(scored.judged.begin(), scored.judged.end(),
-                   [](const MeasuredPass& a, const MeasuredPass& b) {
-                     return std::abs(a.dram_error()) > std::abs(b.dram_error());
-                   });
+  std::ranges::stable_sort(scored.judged, [](const MeasuredPass& a, const MeasuredPass& b) {
+    return std::abs(a.dram_error()) > std::abs(b.dram_error());
+  });
   return scored;
 }
 

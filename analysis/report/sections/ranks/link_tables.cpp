@@ -252,7 +252,7 @@ Table lost_time_table(const std::vector<DistributedRecord>& records) {
   for (const auto& cause : kCauses) table.columns.push_back({cause.heading, true});
   std::string title;
   for (const auto& [problem, of] : predicted_schedules(records)) {
-    const auto& [schedule, best] = *std::max_element(of.begin(), of.end(), [](const auto& a, const auto& b) {
+    const auto& [schedule, best] = *std::ranges::max_element(of, [](const auto& a, const auto& b) {
       return a.second.pass->predicted->efficiency < b.second.pass->predicted->efficiency;
     });
     add_title(table, problem, title);

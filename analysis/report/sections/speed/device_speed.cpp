@@ -90,7 +90,7 @@ std::vector<DeviceRuns> runs_beside_peers(const std::vector<RunSummary>& runs) {
   std::vector<DeviceRuns> found;
   const std::vector<DeviceRuns> all = device_runs(runs);
   for (const Direction direction : {Direction::forward, Direction::backward}) {
-    const auto group = std::find_if(all.begin(), all.end(), [&](const DeviceRuns& each) {
+    const auto group = std::ranges::find_if(all, [&](const DeviceRuns& each) {
       return each.direction == direction && !each.labels(true).empty() && !each.labels(false).empty();
     });
     if (group != all.end()) found.push_back(*group);

@@ -92,7 +92,7 @@ RateRatio rate_ratio(std::span<const TimedPair> pairs) {
     }
     means.push_back(std::exp(sum / count));
   }
-  std::sort(means.begin(), means.end());
+  std::ranges::sort(means);
   constexpr int kCut = kResamples / 40;  // 2.5 of 100 at either end
   ratio.low = means[kCut];
   ratio.high = means[kResamples - 1 - kCut];

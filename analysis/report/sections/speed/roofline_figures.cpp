@@ -29,7 +29,7 @@ std::optional<RunCeilings> run_ceilings(const RunSummary& run) {
   RunCeilings ceilings{machine->title, ceilings_of(*machine, dtype), {}};
   const std::string measured = machine->name + std::string(kMeasuredSuffix);
   const std::vector<std::string> names = machine_names();
-  if (std::find(names.begin(), names.end(), measured) != names.end()) {
+  if (std::ranges::find(names, measured) != names.end()) {
     ceilings.measured = ceilings_of(load_machine(measured), dtype);
     std::erase_if(ceilings.measured, [](const Ceiling& ceiling) { return !ceiling.measured; });
   }
@@ -86,8 +86,7 @@ std::vector<Roof> roofs_of(const RunCeilings& ceilings, CeilingKind level, doubl
                      !ceiling->measured, !roofs.empty()});
   }
   const auto level_of = [&roofs](bool dashed) {
-    const auto own = std::find_if(roofs.begin(), roofs.end(),
-                                  [dashed](const Roof& roof) { return roof.dashed == dashed; });
+    const auto own = std::ranges::find(roofs, dashed, &Roof::dashed);
     return own == roofs.end() ? roofs.front().work_per_second : own->work_per_second;
   };
   if (roofs.empty()) return roofs;
@@ -100,8 +99,8 @@ std::vector<Roof> roofs_of(const RunCeilings& ceilings, CeilingKind level, doubl
                          kind == CeilingKind::dram ? Color::brown : Color::teal});
     }
   }
-  std::stable_sort(slanted.begin(), slanted.end(),
-                   [](const Roof& a, const Roof& b) { return *a.bytes_per_second > *b.bytes_per_second; });
+  std::ranges::stable_sort(
+      slanted, [](const Roof& a, const Roof& b) { return *a.bytes_per_second > *b.bytes_per_second; });
   roofs.insert(roofs.end(), slanted.begin(), slanted.end());
   return roofs;
 }
@@ -123,10 +122,10 @@ void add_roof_of_cuda_cores(std::vector<Roof>& roofs, const Subjects& subjects, 
 /// From the first standard kernel to the first flash2 kernel, at both boundaries.
 std::vector<RooflineArrow> arrows_of(const Subjects& subjects) {
   const auto first = [&subjects](Algorithm algorithm) {
-    return static_cast<std::size_t>(std::find_if(subjects.begin(), subjects.end(),
-                                                 [algorithm](const RooflineSubject& subject) {
-                                                   return subject.run->algorithm == algorithm;
-                                                 }) -
+    return static_cast<std::size_t>(std::ranges::find_if(subjects,
+                                                         [algorithm](const RooflineSubject& subject) {
+                                                           return subject.run->algorithm == algorithm;
+                                                         }) -
                                     subjects.begin());
   };
   const std::size_t from = first(Algorithm::standard), to = first(Algorithm::flash2);
@@ -135,8 +134,8 @@ std::vector<RooflineArrow> arrows_of(const Subjects& subjects) {
 }
 
 std::vector<std::string> boundary_names(const Subjects& subjects) {
-  const auto measured = static_cast<std::size_t>(std::count_if(
-      subjects.begin(), subjects.end(), [](const auto& subject) { return subject.dram_measured; }));
+  const auto measured = static_cast<std::size_t>(
+      std::ranges::count_if(subjects, [](const auto& subject) { return subject.dram_measured; }));
   const char* how = measured == 0                 ? "simulated"
                     : measured == subjects.size() ? "measured"
                                                   : "measured or simulated";

@@ -36,7 +36,7 @@ std::string limit_caption(const Subjects& subjects, const std::vector<Ceiling>& 
                         : ceiling.documented ? "/s stated"
                                              : "/s **unverified**");
   }
-  const bool any_timed = std::any_of(subjects.begin(), subjects.end(), [](const auto& s) { return s.timed; });
+  const bool any_timed = std::ranges::any_of(subjects, [](const auto& s) { return s.timed; });
   return text + (any_timed ? "." : ". Rates are those that the ceilings allow.");
 }
 
@@ -55,7 +55,6 @@ struct Group {
     both.insert(both.end(), backward.begin(), backward.end());
     return both;
   }
-  const RunSummary& first() const { return *(forward.empty() ? backward : forward).front().run; }
 };
 
 /// What single-problem figures show, and of the sweeps with measured bytes and times the longest points: they
@@ -64,7 +63,7 @@ std::vector<const RunSummary*> drawn_runs(const std::vector<RunSummary>& runs) {
   std::vector<const RunSummary*> drawn = headline_runs(runs);
   for (const auto& points : token_sweeps(runs)) {
     const RunSummary* longest = points.back();
-    const bool known = std::find(drawn.begin(), drawn.end(), longest) != drawn.end();
+    const bool known = std::ranges::find(drawn, longest) != drawn.end();
     if (longest->measured_sm_l2 && longest->median_seconds && !known) drawn.push_back(longest);
   }
   return drawn;
@@ -104,9 +103,7 @@ Table empty_limit_table(const std::vector<Ceiling>& ceilings) {
 /// "DRAM bandwidth, at 19 %": the ceiling that it comes nearest to, which need not be what holds it back; and
 /// whether no document and no measurement stands behind it.
 std::string nearest_text(const RooflineSubject& subject, const std::vector<Ceiling>& ceilings) {
-  const auto found = std::find_if(ceilings.begin(), ceilings.end(), [&subject](const Ceiling& ceiling) {
-    return ceiling.name == subject.limit;
-  });
+  const auto found = std::ranges::find(ceilings, subject.limit, &Ceiling::name);
   if (found == ceilings.end()) return subject.limit;
   const auto share = share_of(*found, subject.work, subject.seconds);
   return fmt::format("{}{}{}", subject.limit, found->measured || found->documented ? "" : " (unverified)",
@@ -114,7 +111,7 @@ std::string nearest_text(const RooflineSubject& subject, const std::vector<Ceili
 }
 
 void add_rows(Table& table, const Subjects& subjects, const std::vector<Ceiling>& ceilings) {
-  const bool any_timed = std::any_of(subjects.begin(), subjects.end(), [](const auto& s) { return s.timed; });
+  const bool any_timed = std::ranges::any_of(subjects, [](const auto& s) { return s.timed; });
   const auto number = [](const std::optional<double>& value) {
     return value ? format_number(*value) : std::string("-");
   };
@@ -184,8 +181,7 @@ void add_tables(Section& section, const std::vector<Group>& groups) {
       const RunCeilings own = run_ceilings(*subjects.front().run).value_or(group.ceilings);
       const std::vector<Ceiling> ceilings = best_documented(own.stated, own.measured);
       const std::string key = own.machine_title + ceilings.front().name;
-      auto place = std::find_if(tables.begin(), tables.end(),
-                                [&key](const auto& entry) { return entry.first == key; });
+      auto place = std::ranges::find_if(tables, [&key](const auto& entry) { return entry.first == key; });
       if (place == tables.end()) {
         tables.emplace_back(key, empty_limit_table(ceilings));
         place = tables.end() - 1;
