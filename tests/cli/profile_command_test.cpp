@@ -15,7 +15,7 @@
 #include "tests/cli/run_program.hpp"
 #include "tests/paths.hpp"
 
-using namespace tilescope;
+namespace cli = tilescope::cli;
 using namespace tilescope::testing;
 
 namespace {
@@ -116,7 +116,7 @@ TEST_CASE("profile --kernel refuses what no kernel could run, and says what the 
 }
 
 TEST_CASE("a sweep of kernels is planned without what is refused; where all is, the first is thrown") {
-  const Machine machine = load_machine("h200");
+  const tilescope::Machine machine = tilescope::load_machine("h200");
   const auto planned = [&machine](std::vector<std::string> words) {
     cli::ProfileKernelOptions options;
     CLI::App app;
@@ -134,7 +134,7 @@ TEST_CASE("a sweep of kernels is planned without what is refused; where all is, 
   CHECK(directions + plan.refusals.lines().size() == 18);
   CHECK(contains(plan.refusals.text(directions), "heads_kv = 3: must divide heads = 4"));
   CHECK(contains(plan.refusals.text(directions), "head_dim 256 and below, not 320"));
-  CHECK_THROWS_AS(planned({"--kernel", "gpu:flash3", "--sweep", "head_dim=320,384"}), BadInput);
+  CHECK_THROWS_AS(planned({"--kernel", "gpu:flash3", "--sweep", "head_dim=320,384"}), tilescope::BadInput);
 }
 
 TEST_CASE("a timeline is plotted from its record") {
