@@ -259,6 +259,8 @@ struct RunRecord {
   std::optional<std::string> shard = std::nullopt;  // "I/N": one of N parts of a sweep
   /// Kernel, direction and problem of what an interruption left unmeasured.
   std::vector<std::string> missing = {};
+  /// What a sweep went on without: kernel, direction and problem, with the reason.
+  std::vector<std::string> refused = {};
   std::vector<RunEntry> runs;
   bool operator==(const RunRecord&) const = default;
 };

@@ -301,6 +301,7 @@ static void list(Fields& fields, Of<Fields, RunRecord>& record) {
   fields.optional("simulation_of", Part<SimulationSource>{}, record.simulation_of);
   fields.optional("shard", Text{}, record.shard);
   fields.items_if_any("missing", Text{}, record.missing);
+  fields.items_if_any("refused", Text{}, record.refused);
   fields.items("runs", Part<RunEntry>{}, record.runs);
 }
 

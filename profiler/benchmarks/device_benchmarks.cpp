@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profiler/benchmarks/device_benchmarks.hpp"
 
+#include <iterator>
 #include <memory>
 #include <span>
 #include <thread>
@@ -18,6 +19,19 @@ void add_round(DeviceTimes& times, const std::vector<double>& samples_s, int thr
   times.throttled += throttled;
 }
 
+/// The BadInput or MachineLacks that `attempt` throws, else null.
+template <typename Attempt>
+std::exception_ptr refusal_of(Attempt&& attempt) {
+  try {
+    attempt();
+  } catch (const BadInput&) {
+    return std::current_exception();
+  } catch (const MachineLacks&) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
 /// One problem and direction, on every kernel that the cases name and on every peer.
 class Group {
  public:
@@ -27,33 +41,30 @@ class Group {
   /// Whether all rounds were timed.
   bool run(std::span<const BenchmarkCase> cases, std::span<DeviceTimes> times, std::vector<PeerTimes>& peers,
            PeerProcess* process) {
-    std::vector<std::unique_ptr<PassRunner>> prepared;
+    std::vector<std::unique_ptr<PassRunner>> prepared(cases.size());
     for (std::size_t i = 0; i < cases.size(); ++i) {
-      try {
-        const BenchmarkCase& c = cases[i];
-        prepared.push_back(
-            std::make_unique<PassRunner>(find_gpu_kernel(c.kernel->name), c.problem, c.direction, c.options));
-      } catch (const MachineLacks& lack) {
-        prepared.push_back(nullptr);
-        times[i].lacks = lack.what();
-      }
+      const BenchmarkCase& c = cases[i];
+      times[i].refusal = refusal_of([&] {
+        prepared[i] =
+            std::make_unique<PassRunner>(find_gpu_kernel(c.kernel->name), c.problem, c.direction, c.options);
+      });
     }
     for (int round = 0; round < settings_.rounds; ++round) {
       for (std::size_t i = 0; i < cases.size(); ++i) {
         announce(std::string(cases[i].kernel->name));
         if (settings_.stopped()) return false;
-        if (!prepared[i]) continue;
+        if (times[i].refusal) continue;
         std::this_thread::sleep_for(settings_.rest);
-        time_case(*prepared[i], times[i]);
+        times[i].refusal = refusal_of([&] { time_case(*prepared[i], times[i]); });
       }
       for (PeerTimes& peer : peers) {
         announce(peer.peer);
         if (settings_.stopped()) return false;
-        if (!peer.times.lacks.empty()) continue;
+        if (peer.times.refusal) continue;
         std::this_thread::sleep_for(settings_.rest);
         const PeerAnswer answer = process->time(peer.peer, peer.problem, peer.direction, settings_.timing);
         add_round(peer.times, answer.samples_s, 0);
-        peer.times.lacks = answer.lacks;
+        if (answer.samples_s.empty()) peer.times.refusal = std::make_exception_ptr(MachineLacks(answer.lacks));
         peer.times.sm_clock_hz = answer.sm_clock_hz;
       }
     }
@@ -100,9 +111,7 @@ DeviceBenchmarkResults run_device_benchmarks(const std::vector<BenchmarkCase>& c
     }
     if (!Group(timer, settings).run(group, times, group_peers, peers)) break;
     std::move(times.begin(), times.end(), std::back_inserter(results.times));
-    for (PeerTimes& peer : group_peers) {
-      if (!peer.times.samples_s.empty()) results.peers.push_back(std::move(peer));
-    }
+    std::move(group_peers.begin(), group_peers.end(), std::back_inserter(results.peers));
   }
   return results;
 }

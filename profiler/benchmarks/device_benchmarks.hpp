@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <string>
 #include <vector>
@@ -31,13 +32,13 @@ struct DeviceBenchmarkSettings {
   std::function<bool()> stopped = [] { return false; };
 };
 
-/// What was seen of one kernel or peer: samples, or why there are none.
+/// What was seen of one kernel or peer: samples, or else what it was refused with.
 struct DeviceTimes {
   std::vector<double> samples_s;
   int throttled = 0;  // samples dropped because the SM clock was low
   /// Mean over the samples of the last round; of a peer, right after them. 0: not known.
   double sm_clock_hz = 0;
-  std::string lacks = {};
+  std::exception_ptr refusal = nullptr;  // BadInput or MachineLacks; null where each round has samples
 };
 
 /// A peer on the problem and direction of a case.
@@ -56,8 +57,7 @@ struct DeviceBenchmarkResults {
 
 /// Times each case with a cold L2, inputs N(0, 1), all memory allocated before; a backward case is given the
 /// results of its kernel's forward pass. `peers`, if any, are timed on each problem and direction that stands
-/// in `cases`. A case whose tensors do not fit the device says so in `lacks`; what a peer cannot do is left
-/// out.
+/// in `cases`. A case or peer that does not run the problem, or not on this device, says why in `refusal`.
 /// @throws MachineLacks without a device, or in a build without CUDA
 DeviceBenchmarkResults run_device_benchmarks(const std::vector<BenchmarkCase>& cases,
                                              const DeviceBenchmarkSettings& settings,

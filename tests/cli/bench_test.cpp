@@ -105,9 +105,11 @@ TEST_CASE("bench --sweep over axes: three rates each, as a table, as CSV, in the
   CAPTURE(result.err);
   REQUIRE(result.exit_code == 0);
   CHECK(result.out.find("left out: cpu:flash2, backward: ") != std::string::npos);  // of fp8
+  CHECK(result.out.find("3 of 12 runs refused") != std::string::npos);
   CHECK(result.out.find("forward+backward") != std::string::npos);
   const RunRecord record = read_run_record((folder.path() / "run.json").string());
   REQUIRE(record.runs.size() == 6);
+  CHECK(record.refused.size() == 3);
 
   const std::string csv = testing::read_file(folder.path() / "rates.csv");
   CHECK(std::count(csv.begin(), csv.end(), '\n') == 1 + 3 * 3 + 3);  // of fp8 forward alone
@@ -124,6 +126,59 @@ TEST_CASE("bench --sweep over axes: three rates each, as a table, as CSV, in the
     CHECK(plot.find(part) != std::string::npos);
   }
   CHECK(plot.find("fp8e5m2, backward") == std::string::npos);
+}
+
+TEST_CASE("a sweep of bench goes on without what is refused; where all is, it ends as one problem would") {
+  const testing::TemporaryFolder folder;
+  const std::string none = "head_dim = 600: must lie in 1 ... 576", many = "query-splits = 64: must leave";
+  const auto result = run_program(tiny({"--sweep", "head_dim=16,600", "--sweep", "query_splits=1,64", "--pass",
+                                        "bwd", "--json", "run.json"}),
+                                  folder.path());
+  CAPTURE(result.err);
+  REQUIRE(result.exit_code == 0);
+  for (const std::string& part :
+       {"left out: " + none, "left out: cpu:flash2, backward: " + many, std::string("3 of 4 runs refused")}) {
+    CAPTURE(part);
+    CHECK(result.out.find(part) != std::string::npos);
+    CHECK(result.out.find(part) == result.out.rfind(part));
+  }
+  const RunRecord record = read_run_record((folder.path() / "run.json").string());
+  CHECK(record.runs.size() == 1);
+  REQUIRE(record.refused.size() == 3);
+  CHECK(record.refused[0].starts_with("cpu:flash2, backward, B1 H2 N48 D16 fp32: " + many));
+  CHECK(record.refused[1] == none);
+  CHECK(record.refused[2] == none);
+  REQUIRE(run_program({"report", "run.json", "--out", "r"}, folder.path()).exit_code == 0);
+  CHECK(testing::read_file(folder.path() / "r" / "report.md").find("(1 of 3)") != std::string::npos);
+
+  testing::check_refused({{"bench", "--sweep", "head_dim=600,601"}, {"head_dim = 600"}});
+  testing::check_refused(
+      {{"bench", "--dtype", "fp8e4m3", "--pass", "bwd", "--sweep", "seqlen=16,32"}, {"cpu:flash2", "fp8e4m3"}});
+  const auto vast = run_program({"bench", "--heads", "4096", "--pass", "fwd", "--sweep", "seqlen=256k,512k"});
+  CHECK(vast.exit_code == 3);
+  CHECK(vast.err.find("of memory") != std::string::npos);
+}
+
+TEST_CASE("what a kernel or a peer refuses on a device is named, and the others' times stay") {
+  const AttentionProblem problem{.seqlen_q = 8, .seqlen_k = 8, .head_dim = 8};
+  const Kernel& kernel = cpu_kernels().front();
+  const auto lack = [](const char* why) { return std::make_exception_ptr(MachineLacks(why)); };
+  const BenchmarkCase one{&kernel, problem, Direction::forward, kernel.default_options(problem), 2};
+  DeviceBenchmarkResults results;
+  results.times = {{.samples_s = {2e-3}}, {.samples_s = {}, .refusal = lack("out of device memory")}};
+  results.peers = {{"a:b", problem, Direction::forward, {.samples_s = {1e-3}}},
+                   {"c:d", problem, Direction::forward, {.samples_s = {}, .refusal = lack("no head_dim 8")}}};
+  cli::Refusals refusals;
+  const cli::BenchReport report = cli::device_report({one, one}, results, refusals);
+  CHECK(report.runs.size() == 2);  // that of the peer beside a kernel without samples, too
+  const std::string text = refusals.text(2);
+  CAPTURE(text);
+  CHECK(text.find(std::string(kernel.name) + ", forward: out of device memory (B1") != std::string::npos);
+  CHECK(text.find("c:d, forward: no head_dim 8 (B1") != std::string::npos);
+  CHECK(text.ends_with("\n2 of 4 runs refused\n"));
+  results.times.erase(results.times.begin());
+  results.peers.clear();
+  CHECK_THROWS_WITH_AS(cli::device_report({one}, results, refusals), "out of device memory", MachineLacks);
 }
 
 TEST_CASE("the same problem on several tiles is a run each") {
@@ -312,8 +367,9 @@ TEST_CASE("clocks and cycles of the SMs stand beside the rates, of kernels and p
   results.times.push_back({.samples_s = {2e-3}, .sm_clock_hz = 1.5e9});
   results.peers.push_back({"a:b", problem, Direction::forward, {.samples_s = {1e-3}, .sm_clock_hz = 1.75e9}});
   results.peers.push_back({"c:d", problem, Direction::forward, {.samples_s = {1e-3}}});
+  cli::Refusals refusals;
   const cli::BenchReport report = cli::device_report(
-      {{&kernel, problem, Direction::forward, kernel.default_options(problem), 2}}, results);
+      {{&kernel, problem, Direction::forward, kernel.default_options(problem), 2}}, results, refusals);
   for (const char* part : {" 1500 MHz\n", " 1750 MHz\n", "  3000\n", "  1750\n", "  -\n"}) {
     const std::string text = report.text.text();
     CAPTURE(text);

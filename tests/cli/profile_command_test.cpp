@@ -3,14 +3,19 @@
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "analysis/cli/profile/profile.hpp"
+#include "analysis/model/machine/machine.hpp"
 #include "tests/cli/any_driver.hpp"
+#include "tests/cli/program.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/paths.hpp"
 
+namespace cli = tilescope::cli;
 using namespace tilescope::testing;
 
 namespace {
@@ -108,6 +113,28 @@ TEST_CASE("profile --kernel refuses what no kernel could run, and says what the 
   if (lacking.exit_code == 0) return;  // a device and its counters are here
   CHECK(lacking.exit_code == 3);
   CHECK(lacking.err.find("gpu:flash2-simt") != std::string::npos);
+}
+
+TEST_CASE("a sweep of kernels is planned without what is refused; where all is, the first is thrown") {
+  const tilescope::Machine machine = tilescope::load_machine("h200");
+  const auto planned = [&machine](std::vector<std::string> words) {
+    cli::ProfileKernelOptions options;
+    CLI::App app;
+    options.add_to(app);
+    std::reverse(words.begin(), words.end());
+    app.parse(words);
+    return cli::plan_jobs(options, machine);
+  };
+  const auto plan = planned({"--kernel", "gpu:flash3", "--heads", "4", "--seqlen", "256", "--dtype", "fp16",
+                             "--pass", "fwd+bwd", "--sweep", "heads_kv=3,4", "--sweep",
+                             "backward=single-launch,split,fused", "--sweep", "head_dim=128,320"});
+  std::size_t directions = 0;
+  for (const cli::Job& job : plan.jobs) directions += job.directions.size();
+  CAPTURE(plan.refusals.text(directions));
+  CHECK(directions + plan.refusals.lines().size() == 18);
+  CHECK(contains(plan.refusals.text(directions), "heads_kv = 3: must divide heads = 4"));
+  CHECK(contains(plan.refusals.text(directions), "head_dim 256 and below, not 320"));
+  CHECK_THROWS_AS(planned({"--kernel", "gpu:flash3", "--sweep", "head_dim=320,384"}), tilescope::BadInput);
 }
 
 TEST_CASE("a timeline is plotted from its record") {

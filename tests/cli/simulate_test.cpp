@@ -215,6 +215,46 @@ TEST_CASE("a sweep simulates every combination, a line and an entry of the recor
     CHECK(contains(text, part));
 }
 
+TEST_CASE("a sweep goes on without what is refused, direction by direction, and says so in its parts' record") {
+  const testing::TemporaryFolder folder;
+  const auto swept = [&folder](std::vector<std::string> more) {
+    more.insert(more.begin(), {"simulate", "--closed-form", "--seqlen", "256", "--heads", "4"});
+    return run_program(more, folder.path());
+  };
+  const std::vector<std::string> sweep = {"--kernel", "gpu:flash3", "--pass", "fwd+bwd", "--sweep",
+                                          "dtype=fp16,fp8e4m3", "--sweep", "heads_kv=3,4"};
+  const auto with = [&sweep](std::vector<std::string> more) {
+    more.insert(more.begin(), sweep.begin(), sweep.end());
+    return more;
+  };
+  const ProgramResult whole = swept(with({"--json", "run.json"}));
+  CHECK(whole.exit_code == 0);
+  CAPTURE(whole.out);
+  for (const char* part : {"left out: heads_kv = 3: must divide heads = 4 (2 runs)\n",
+                           "left out: gpu:flash3, backward: computes fp16 and bf16 backward, not fp8e4m3",
+                           "\n3 of 6 runs refused\n"})
+    CHECK(contains(whole.out, part));
+  const RunRecord record = read_run_record(folder.path() / "run.json");
+  REQUIRE(record.runs.size() == 2);
+  CHECK(record.runs[0].passes.size() > 1);
+  CHECK(record.runs[1].passes.size() == 1);  // of fp8 forward
+  CHECK(record.refused.size() == 3);
+  for (const char* part : {"0", "1"}) {
+    const std::string name(part);
+    CHECK(swept(with({"--shard", name + "/2", "--json", "part-" + name + ".json"})).exit_code == 0);
+  }
+  CHECK(run_program({"record", "merge", "part-0.json", "part-1.json", "--json", "merged.json"}, folder.path())
+            .exit_code == 0);
+  CHECK(read_run_record(folder.path() / "merged.json").refused == record.refused);
+
+  const ProgramResult none = swept({"--pass", "bwd", "--sweep", "dtype=fp8e5m2,fp8e4m3"});
+  CHECK(none.exit_code == 2);
+  CHECK(contains(none.err, "not fp8e5m2"));
+  const ProgramResult csv = swept({"--sweep", "heads_kv=3,4", "--format", "csv"});
+  CHECK(contains(csv.err, "1 of 2 runs refused"));
+  CHECK_FALSE(contains(csv.out, "refused"));
+}
+
 TEST_CASE("the paper's rule says whether it fits its own M") {
   // 228 KB in fp16 is M = 116736; at d = 128 the rule gives 128 x 228, which needs 120320.
   const std::vector<std::string> problem = {"simulate", "--seqlen", "1024",     "--head-dim", "128",

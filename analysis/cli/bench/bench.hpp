@@ -14,6 +14,7 @@
 #include "analysis/cli/distributed/distributed.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/problem_options.hpp"
+#include "analysis/cli/options/refusals.hpp"
 #include "analysis/cli/options/sweep_axes.hpp"
 #include "analysis/cli/verify/sampled_rows.hpp"
 #include "analysis/records/run_record.hpp"
@@ -58,7 +59,7 @@ BenchSubjects bench_subjects(const BenchSweepOption& sweep, const ProblemOptions
 
 struct BenchPlan {
   std::vector<BenchmarkCase> cases;
-  std::vector<std::string> left_out;  // of a sweep: kernel, direction and reason, each once
+  Refusals refusals;
 };
 
 /// Kernel after kernel on each problem and direction. What a kernel of a sweep refuses is left out.
@@ -132,8 +133,9 @@ struct BenchReport {
 
 BenchReport cpu_report(const std::vector<BenchmarkCase>& cases, const BenchmarkResults& results,
                        const BenchmarkSettings& settings);
-/// @throws MachineLacks if no case has a sample
-BenchReport device_report(const std::vector<BenchmarkCase>& cases, const DeviceBenchmarkResults& results);
+/// What has no samples is added to `refusals`. @throws what a case was refused with, if none has a sample
+BenchReport device_report(const std::vector<BenchmarkCase>& cases, const DeviceBenchmarkResults& results,
+                          Refusals& refusals);
 
 /// A row a stratum: the geometric mean of the rate over the best peer's, and the worst problem.
 Table strata_table(const std::vector<Stratum>& strata);

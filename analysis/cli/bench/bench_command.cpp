@@ -66,6 +66,7 @@ struct BenchRun {
   const BenchArguments& arguments;
   const CommandContext& context;
   RunRecord record;
+  Refusals refusals;
 
   void take(BenchReport report) {
     context.print(report.text);
@@ -82,13 +83,6 @@ struct BenchRun {
 };
 
 void BenchRun::on_cpu(std::vector<BenchmarkCase> cases, BenchmarkSettings settings) {
-  std::int64_t most = 0;
-  for (const auto& group : groups_of(cases)) {
-    std::int64_t bytes = 0;
-    for (const BenchmarkCase& c : group) bytes += tensor_bytes(*c.kernel, c.problem, c.direction, c.options);
-    most = std::max(most, bytes);
-  }
-  require_memory(most, "these benchmarks");
   BenchmarkResults results;
   {
     Progress progress(context, "timing", settings.repetitions * static_cast<std::int64_t>(cases.size() + 1));
@@ -114,19 +108,49 @@ void BenchRun::on_device(std::vector<BenchmarkCase> cases, const DeviceBenchmark
   record.machine.name = results.device;
   record.machine.cuda = results.driver;
   if (!any_timed(cases, results.times.size())) return;
-  take(device_report(cases, results));
+  take(device_report(cases, results, refusals));
   if (peers) context.print(fmt::format("Peers: {}, in the same run.\n", peers->versions()));
   if (peers && arguments.sweep.drawn()) {
     context.print(strata_table(strata_of(record.runs, std::string(cases.front().kernel->name))));
   }
 }
 
+/// Leaves out cases on the CPU whose group does not fit this machine's memory.
+/// @throws MachineLacks where nothing is left
+void leave_out_too_large(BenchPlan& plan) {
+  std::vector<BenchmarkCase> kept;
+  for (const auto& group : groups_of(plan.cases)) {
+    std::int64_t bytes = 0;
+    for (const BenchmarkCase& c : group) {
+      if (!times_device(c)) bytes += tensor_bytes(*c.kernel, c.problem, c.direction, c.options);
+    }
+    std::exception_ptr lack;
+    try {
+      require_memory(bytes, "this benchmark");
+    } catch (const MachineLacks&) {
+      lack = std::current_exception();
+    }
+    for (const BenchmarkCase& c : group) {
+      if (!lack || times_device(c)) {
+        kept.push_back(c);
+      } else {
+        plan.refusals.add(kernel_and_direction(c.kernel->name, c.direction), describe(c.problem), lack);
+      }
+    }
+  }
+  plan.cases = std::move(kept);
+  if (plan.cases.empty()) plan.refusals.throw_first();
+}
+
 /// --gpus: the problems shared by GPUs.
 int bench_ranks(const BenchArguments& arguments, const CommandContext& context, int rounds) {
   DeviceRuns runs;
+  Refusals refusals;
   if (arguments.sweep.given()) {
-    for (const SweepPoint& point : bench_subjects(arguments.sweep, arguments.problem, "cpu").points)
-      runs.problems.push_back(point.problem);
+    for (const SweepPoint& point : bench_subjects(arguments.sweep, arguments.problem, "cpu").points) {
+      if (point.refusal) refusals.add("", "", point.refusal);
+      if (!point.refusal) runs.problems.push_back(point.problem);
+    }
   } else {
     runs.problems = {arguments.problem.problem()};
   }
@@ -135,7 +159,9 @@ int bench_ranks(const BenchArguments& arguments, const CommandContext& context, 
   runs.transport = arguments.gpus.transport();
   runs.processes = arguments.gpus.processes(true);
   runs.kernel = device_kernel(arguments.kernel);
-  return bench_distributed(context_of(context, runs.processes), runs, rounds);
+  const int code = bench_distributed(context_of(context, runs.processes), runs, rounds);
+  context.print(refusals.text(runs.problems.size()));
+  return code;
 }
 
 int count_or(int otherwise, const char* field, const std::optional<std::string>& text, int most) {
@@ -210,6 +236,7 @@ int bench(BenchArguments& arguments, const CommandContext& context) {
   if (arguments.tune) return tune(arguments, on_devices, context);
   BenchPlan plan = plan_bench(bench_subjects(arguments.sweep, arguments.problem, "cpu"), arguments.problem,
                               arguments.kernel, arguments.tune_file, threads);
+  leave_out_too_large(plan);
   if (!arguments.csv.empty()) require_writable_file("--csv", arguments.csv);
   if (!arguments.plot.empty()) require_plottable(plan.cases, arguments.plot);
   const std::vector<RowsJob> jobs = rows_jobs(plan.cases);
@@ -220,16 +247,16 @@ int bench(BenchArguments& arguments, const CommandContext& context) {
   for (const BenchmarkCase& c : device_cases) require_runnable(*c.kernel);
   if (!plan.cases.empty()) context.print(announcement("bench", cpu_seconds(plan.cases, on_cpu)));
   if (!arguments.rows.judge(jobs, context)) return kCheckFailed;
-  BenchRun run{arguments, context, start_record(context.argv)};
+  BenchRun run{arguments, context, start_record(context.argv), std::move(plan.refusals)};
   RunRecord& record = run.record;
   const Interruption interruption;
   if (!device_cases.empty()) run.on_device(device_cases, on_devices);
   if (!plan.cases.empty()) run.on_cpu(plan.cases, on_cpu);
   if (record.runs.empty()) end_if_interrupted(record.missing.size(), false);
-  for (const std::string& line : plan.left_out) {
-    log_text(LogLevel::warning, [&] { return "left out: " + line; });
-    context.print("left out: " + line + "\n");
-  }
+  std::size_t timed = 0;
+  for (const RunEntry& entry : record.runs) timed += entry.passes.size();
+  context.print(run.refusals.text(timed));
+  record.refused = run.refusals.lines();
   arguments.rows.note_in(record.runs);
   if (!arguments.csv.empty()) write_file_atomically("--csv", arguments.csv, bench_csv(record));
   const bool whole = record.missing.empty();  // a figure would not say so

@@ -26,10 +26,6 @@ std::vector<std::string> kernels_of(const BenchSweep& sweep) {
   return able.empty() ? names : able;
 }
 
-void add_once(std::vector<std::string>& lines, std::string line) {
-  if (std::ranges::find(lines, line) == lines.end()) lines.push_back(std::move(line));
-}
-
 }  // namespace
 
 void BenchSweepOption::add_to(CLI::App& command) {
@@ -101,27 +97,29 @@ BenchPlan plan_bench(const BenchSubjects& subjects, const ProblemOptions& proble
                      const KernelOptions& kernel, const std::string& tiles, int threads) {
   std::vector<Direction> directions = {Direction::forward, Direction::backward};
   if (problem.pass_given()) directions = problem.directions();
-  const bool picks = problem.pass_given() && !subjects.sweeps;
+  const bool picks = problem.pass_given() || subjects.sweeps;
   const auto kernels = kernel.kernels(subjects.kernels);
-  BenchPlan plan;
+  BenchPlan plan{.cases = {}, .refusals = Refusals(subjects.sweeps)};
   for (const SweepPoint& point : subjects.points) {
+    if (point.refusal) {
+      plan.refusals.add("", "", point.refusal, directions.size() * kernels.size());
+      continue;
+    }
     for (const Direction direction : directions) {
       for (const Kernel* one : kernels) {
         const AttentionProblem own =
             subjects.own_type ? problem.in_type_of({one}, point.problem) : point.problem;
-        const ProgramOptions options = point.apply_to(kernel.tuned_options(*one, own, tiles));
-        const auto reason = one->refusal(own, direction, options);
-        if (!picks && reason) {
-          if (subjects.sweeps) {
-            add_once(plan.left_out, fmt::format("{}, {}: {}", one->name, to_string(direction), *reason));
-          }
-          continue;
-        }
-        require_supported(*one, own, direction, options);
-        plan.cases.push_back({one, own, direction, options, threads});
+        BenchmarkCase planned{one, own, direction, {}, threads};
+        const auto attempt = [&] {
+          planned.options = point.apply_to(kernel.tuned_options(*one, own, tiles));
+          if (picks) require_supported(*one, own, direction, planned.options);
+        };
+        if (!plan.refusals.allow(kernel_and_direction(one->name, direction), describe(own), attempt)) continue;
+        if (picks || !one->refusal(own, direction, planned.options)) plan.cases.push_back(std::move(planned));
       }
     }
   }
+  if (plan.cases.empty() && plan.refusals.any()) plan.refusals.throw_first();
   if (plan.cases.empty()) {
     const SweepPoint& point = subjects.points.front();
     require_supported(*kernels.front(), point.problem, directions.front(),

@@ -107,6 +107,36 @@ void add_device_pass(Rows& rows, std::vector<RunEntry>& runs, const RunEntry& ra
                   tera(sum->paper_flops_per_second), "", ""});
 }
 
+/// Adds the samples of a case.
+void add_case(Rows& rows, std::vector<RunEntry>& runs, const BenchmarkCase& c, const DeviceTimes& times) {
+  PassRecord pass = timed_pass(c, in_nanoseconds(times.samples_s));
+  if (times.throttled > 0) {
+    pass.time->throttled = times.throttled;
+    log_text(LogLevel::warning, [&] {
+      return fmt::format("{} {}: {} samples dropped, the clock was low", c.kernel->name, describe(c.problem),
+                         times.throttled);
+    });
+  }
+  pass.time->sm_clock_hz = times.sm_clock_hz;
+  add_device_pass(rows, runs, timed_entry(c), std::move(pass));
+}
+
+/// Adds those of a peer.
+void add_peer(Rows& rows, std::vector<RunEntry>& runs, const PeerTimes& peer) {
+  PassRecord pass;
+  pass.name = to_string(peer.direction);
+  pass.direction = peer.direction;
+  pass.tile = kUnknownTile;
+  pass.flops = pass.executed_flops = useful_flops(peer.problem, peer.direction);
+  if (peer.direction == Direction::forward) pass.exponentials = peer.problem.visible_pairs();
+  pass.time = time_record(in_nanoseconds(peer.times.samples_s));
+  if (peer.times.sm_clock_hz > 0) pass.time->sm_clock_hz = peer.times.sm_clock_hz;
+  RunEntry ran;
+  ran.problem = peer.problem;
+  ran.kernel = peer.peer;
+  add_device_pass(rows, runs, ran, std::move(pass));
+}
+
 }  // namespace
 
 PassRecord timed_pass(const BenchmarkCase& c, const std::vector<double>& samples_s) {
@@ -179,56 +209,40 @@ BenchReport cpu_report(const std::vector<BenchmarkCase>& cases, const BenchmarkR
   return report;
 }
 
-BenchReport device_report(const std::vector<BenchmarkCase>& cases, const DeviceBenchmarkResults& results) {
+BenchReport device_report(const std::vector<BenchmarkCase>& cases, const DeviceBenchmarkResults& results,
+                          Refusals& refusals) {
   Rows rows = {{"kernel", "problem", "passes", "tile", "median", "noise", "samples", "TFLOP/s", "SM clock",
                 "kcycles"}};
   BenchReport report;
-  std::string lacks;
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const BenchmarkCase& c = cases[i];
     const DeviceTimes& times = results.times[i];
     if (times.samples_s.empty()) {
-      lacks += fmt::format("left out: {} {}: {}\n", c.kernel->name, describe(c.problem), times.lacks);
-      continue;
+      refusals.add(kernel_and_direction(c.kernel->name, c.direction), describe(c.problem),
+                         times.refusal);
+    } else {
+      add_case(rows, report.runs, c, times);
     }
-    PassRecord pass = timed_pass(c, in_nanoseconds(times.samples_s));
-    if (times.throttled > 0) {
-      pass.time->throttled = times.throttled;
-      log_text(LogLevel::warning, [&] {
-        return fmt::format("{} {}: {} samples dropped, the clock was low", c.kernel->name,
-                           describe(c.problem), times.throttled);
-      });
-    }
-    pass.time->sm_clock_hz = times.sm_clock_hz;
-    add_device_pass(rows, report.runs, timed_entry(c), std::move(pass));
     const bool group_ends =
         i + 1 == cases.size() || cases[i + 1].problem != c.problem || cases[i + 1].direction != c.direction;
     if (!group_ends) continue;
     for (const PeerTimes& peer : results.peers) {
       if (peer.problem != c.problem || peer.direction != c.direction) continue;
-      PassRecord pass_of_peer;
-      pass_of_peer.name = to_string(peer.direction);
-      pass_of_peer.direction = peer.direction;
-      pass_of_peer.tile = kUnknownTile;
-      pass_of_peer.flops = pass_of_peer.executed_flops = useful_flops(peer.problem, peer.direction);
-      if (peer.direction == Direction::forward) pass_of_peer.exponentials = peer.problem.visible_pairs();
-      pass_of_peer.time = time_record(in_nanoseconds(peer.times.samples_s));
-      if (peer.times.sm_clock_hz > 0) pass_of_peer.time->sm_clock_hz = peer.times.sm_clock_hz;
-      RunEntry ran;
-      ran.problem = peer.problem;
-      ran.kernel = peer.peer;
-      add_device_pass(rows, report.runs, ran, std::move(pass_of_peer));
+      const auto add = [&] {
+        if (peer.times.samples_s.empty()) std::rethrow_exception(peer.times.refusal);
+        add_peer(rows, report.runs, peer);
+      };
+      refusals.allow(kernel_and_direction(peer.peer, peer.direction), describe(peer.problem), add);
     }
   }
   for (RunEntry& run : report.runs) run.l2 = "cold";
-  if (report.runs.empty()) throw MachineLacks("nothing could be timed\n" + lacks);
+  if (report.runs.empty()) refusals.throw_first();
   report.text = Table{rows};
-  report.text +=
-      lacks + fmt::format(
-                  "\nOn {}, L2 cold. TFLOP/s by the papers' count: 4 N^2 D a head forward, half of "
-                  "it with a causal mask, 2.5 times as much backward. Of the SMs: their clock, and the "
-                  "thousands of cycles that the median is at it; of a peer, the clock right after it.\n",
-                  results.device);
+  report.text += fmt::format(
+      "\nOn {}, L2 cold. TFLOP/s by the papers' count: 4 N^2 D a head forward, half of "
+      "it with a causal mask, 2.5 times as much backward. Of the SMs: their clock, and the "
+      "thousands of cycles that the median is at it; of a peer, the clock right after it.\n",
+      results.device);
   return report;
 }
 

@@ -185,9 +185,14 @@ void require_own_tiles(const std::vector<const Kernel*>& kernels) {
 
 /// Of each problem and kernel, the passes that leave a choice on the chip.
 std::vector<TuningTask> all_tuning_tasks(const BenchArguments& arguments, const BenchSubjects& subjects,
-                                         const std::vector<const Kernel*>& kernels, const Chip& chip) {
+                                         const std::vector<const Kernel*>& kernels, const Chip& chip,
+                                         Refusals& refusals) {
   std::vector<TuningTask> tasks;
   for (const SweepPoint& point : subjects.points) {
+    if (point.refusal) {
+      refusals.add("", "", point.refusal, kernels.size());
+      continue;
+    }
     for (const Kernel* kernel : kernels) {
       const AttentionProblem problem =
           subjects.own_type ? arguments.problem.in_type_of({kernel}, point.problem) : point.problem;
@@ -209,17 +214,23 @@ void log_pruned(const std::vector<TuningTask>& tasks) {
   }
 }
 
-/// The fastest of each task that was timed. @param results  of the tasks' cases, one after the other
-std::vector<TileChoice> fastest_choices(const std::vector<TuningTask>& tasks,
-                                        const DeviceBenchmarkResults& results, const std::string& device) {
+/// The fastest of each task that was timed; tasks that were not, and those none of whose choices runs here, are
+/// taken from `tasks`. @param results  of the tasks' cases, one after the other
+std::vector<TileChoice> fastest_choices(std::vector<TuningTask>& tasks, const DeviceBenchmarkResults& results,
+                                        const std::string& device, Refusals& refusals) {
   std::vector<TileChoice> choices;
+  std::vector<TuningTask> chosen;
   std::size_t next = 0;
-  for (const TuningTask& task : tasks) {
+  for (TuningTask& task : tasks) {
     if (next + task.cases.size() > results.times.size()) break;
     std::vector<std::vector<double>> samples_s;
     for (std::size_t i = 0; i < task.cases.size(); ++i) samples_s.push_back(results.times[next++].samples_s);
-    choices.push_back(choose_tile(task, samples_s, device));
+    const BenchmarkCase& first = task.cases.front();
+    const std::string what = fmt::format("{}, {}", first.kernel->name, to_string(task.pass));
+    const auto choose = [&] { choices.push_back(choose_tile(task, samples_s, device)); };
+    if (refusals.allow(what, describe(first.problem), choose)) chosen.push_back(std::move(task));
   }
+  tasks = std::move(chosen);
   return choices;
 }
 
@@ -238,8 +249,10 @@ int tune(BenchArguments& arguments, const DeviceBenchmarkSettings& settings, con
   const CreatedFolders created =
       require_writable_folder("--tune-file", std::filesystem::absolute(path).parent_path().string());
 
-  std::vector<TuningTask> tasks = all_tuning_tasks(arguments, subjects, kernels, device.chip);
+  Refusals refusals;
+  std::vector<TuningTask> tasks = all_tuning_tasks(arguments, subjects, kernels, device.chip, refusals);
   if (tasks.empty()) {
+    context.print(refusals.text(0));
     context.print("These kernels have one tile shape each on these problems: there is nothing to choose.\n");
     return kFine;
   }
@@ -251,13 +264,14 @@ int tune(BenchArguments& arguments, const DeviceBenchmarkSettings& settings, con
   const auto steps = settings.rounds * static_cast<std::int64_t>(cases.size());
   const Interruption interruption;
   const DeviceBenchmarkResults results = time_on_device(cases, settings, nullptr, steps, context);
-  const std::vector<TileChoice> choices = fastest_choices(tasks, results, device.name);
+  const std::vector<TileChoice> choices = fastest_choices(tasks, results, device.name, refusals);
   const std::size_t missing = cases.size() - results.times.size();
   if (choices.empty()) end_if_interrupted(missing, false);
-  tasks.resize(choices.size());
+  if (choices.empty()) refusals.throw_first();
   for (const TileChoice& choice : choices) table.put(choice);
   write_file_atomically("--tune-file", path, to_json_text(table));
   context.print(tuning_table(choices));
+  context.print(refusals.text(choices.size()));
   if (!arguments.csv.empty()) write_file_atomically("--csv", arguments.csv, tuning_csv(tasks, choices));
   context.print(fmt::format("\nOn {}, L2 cold. Kept in {}; TILESCOPE_DISABLE_AUTOTUNE=1 leaves it unread.\n",
                             device.name, path));

@@ -180,7 +180,16 @@ std::vector<SweepPoint> SweepAxes::points(const AttentionProblem& base) const {
     drafts = std::move(longer);
   }
   std::vector<SweepPoint> points;
-  for (const Draft& draft : drafts) points.push_back(finish(draft));
+  for (const Draft& draft : drafts) {
+    try {
+      points.push_back(finish(draft));
+    } catch (const BadInput&) {
+      points.push_back(draft.point);
+      points.back().refusal = std::current_exception();
+    }
+  }
+  const auto refused = [](const SweepPoint& point) { return point.refusal != nullptr; };
+  if (std::all_of(points.begin(), points.end(), refused)) std::rethrow_exception(points.front().refusal);
   return points;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <exception>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,8 @@ namespace tilescope::cli {
 struct SweepPoint {
   AttentionProblem problem;
   KernelChoices choices;
+  /// Why it is no problem, as heads = 4 and heads_kv = 3 are none: a BadInput, or null.
+  std::exception_ptr refusal = nullptr;
 
   /// The kernel's options with the point's choices in their place.
   ProgramOptions apply_to(ProgramOptions options) const {
@@ -41,7 +44,8 @@ class SweepAxes {
   bool sets(std::string_view axis) const;
   /// Every combination, the last axis varying fastest; `base` alone without axes. tokens and hidden set the
   /// batch and the heads from what the other axes set: batch = tokens / seqlen, heads = hidden / head_dim.
-  /// @throws BadInput on an unknown axis, a value that cannot be, or more than kMostPoints
+  /// @throws BadInput on an unknown axis, a value that is none, more than kMostPoints, or where no point is a
+  /// problem
   std::vector<SweepPoint> points(const AttentionProblem& base) const;
 
  private:

@@ -14,6 +14,7 @@
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/problem_options.hpp"
+#include "analysis/cli/options/refusals.hpp"
 #include "analysis/cli/options/sweep_axes.hpp"
 #include "analysis/cli/verify/sampled_rows.hpp"
 #include "analysis/model/machine/machine.hpp"
@@ -79,11 +80,11 @@ struct Job {
 
 struct Plan {
   std::vector<Job> jobs;
-  std::vector<std::string> left_out;
+  Refusals refusals;
 };
 
 /// Every kernel on every problem; combinations of a sweep that a kernel refuses are left out, with reasons.
-/// @throws BadInput where no kernel is named, or one refuses the only problem
+/// @throws BadInput where no kernel is named, or nothing is left
 Plan plan_jobs(const ProfileKernelOptions& arguments, const Machine& machine);
 
 /// What is to be judged before, with the options that it is measured with.

@@ -21,51 +21,51 @@
 namespace tilescope::cli {
 namespace {
 
-/// The directions that the kernel takes with these options; those it refuses are noted, or thrown when there
-/// is one problem alone.
-std::vector<Direction> taken_directions(const ProfileKernelOptions& arguments, const Job& job, Plan& plan) {
-  std::vector<Direction> taken;
-  for (const Direction direction : arguments.problem.directions()) {
-    auto reason = job.kernel->row.refusal(job.problem, direction, job.options);
-    if (!reason && direction == Direction::backward && job.options.backward == BackwardOrder::single_launch) {
-      const char* const why =
-          "launches two passes at once, and passes are measured one by one; bench times it";
-      if (!arguments.sweep.given()) throw BadInput("backward", "single-launch", why);
-      reason = std::string("single-launch ") + why;
-    }
-    if (!reason) {
-      taken.push_back(direction);
-    } else if (arguments.sweep.given()) {
-      plan.left_out.push_back(fmt::format("{}, {}: {}", job.title(), to_string(direction), *reason));
-    } else {
-      require_supported(job.kernel->row, job.problem, direction, job.options);
-    }
+/// @throws BadInput unless the kernel takes the job's problem in that direction, with passes that can be
+/// measured one by one
+void require_measurable(const Job& job, Direction direction) {
+  require_supported(job.kernel->row, job.problem, direction, job.options);
+  if (direction == Direction::backward && job.options.backward == BackwardOrder::single_launch) {
+    throw BadInput("backward", "single-launch",
+                   "launches two passes at once, and passes are measured one by one; bench times it");
   }
-  return taken;
 }
 
 }  // namespace
 
 Plan plan_jobs(const ProfileKernelOptions& arguments, const Machine& machine) {
-  Plan plan;
+  Plan plan{.jobs = {}, .refusals = Refusals(arguments.sweep.given())};
   std::vector<const GpuKernel*> kernels;
   for (const Kernel* kernel : arguments.kernel.kernels({})) kernels.push_back(&find_gpu_kernel(kernel->name));
   if (kernels.empty()) {
     throw BadInput("--kernel", "(none)", "must name a GPU kernel, or a command must follow --");
   }
+  const std::vector<Direction> directions = arguments.problem.directions();
   for (const SweepPoint& point : arguments.sweep.points(arguments.problem.problem())) {
+    if (point.refusal) {
+      plan.refusals.add("", "", point.refusal, kernels.size() * directions.size());
+      continue;
+    }
     for (const GpuKernel* kernel : kernels) {
       Job job{kernel, point.problem, {}, {}, {}};
       if (!arguments.sweep.sets("dtype")) {
         job.problem = arguments.problem.in_type_of({&kernel->row}, point.problem);
       }
-      job.options = point.apply_to(arguments.kernel.tuned_options(kernel->row, job.problem));
-      job.directions = taken_directions(arguments, job, plan);
+      for (const Direction direction : directions) {
+        const auto attempt = [&] {
+          job.options = point.apply_to(arguments.kernel.tuned_options(kernel->row, job.problem));
+          require_measurable(job, direction);
+        };
+        if (plan.refusals.allow(kernel_and_direction(kernel->row.name, direction), describe(job.problem),
+                                attempt))
+          job.directions.push_back(direction);
+      }
       if (job.directions.empty()) continue;
       job.passes = plan_passes(kernel->row, job.problem, job.directions, job.options, machine);
       plan.jobs.push_back(std::move(job));
     }
   }
+  if (plan.jobs.empty()) plan.refusals.throw_first();
   return plan;
 }
 
@@ -227,6 +227,7 @@ std::function<void()> kernels_in_turn(ProfileKernelOptions& arguments, const Com
   const auto plan = std::make_shared<Plan>(plan_jobs(arguments, machine));
   for (const Job& job : plan->jobs) require_runnable(job.kernel->row);
   if (!arguments.rows.judge(rows_jobs(*plan, machine), context)) return nullptr;
+  context.print(plan->refusals.text(plan->jobs.size()));
   return [plan] {
     for (const Job& job : plan->jobs) {
       for (const Direction direction : job.directions) {
@@ -257,18 +258,20 @@ int profile_kernels(ProfileKernelOptions& arguments, const std::string& metrics,
   if (!arguments.rows.judge(rows_jobs(plan, machine), context)) return kCheckFailed;
   RunRecord record = start_measured_record(context, profiler);
   auto saved = Clock::now();
+  std::size_t measured = 0;  // directions
   {
     Progress progress(context, "measuring", static_cast<std::int64_t>(plan.jobs.size()));
     for (const Job& job : plan.jobs) {
       progress.step(job.title());
-      try {
+      const auto measure = [&] {
         record.runs.push_back(measure_job(job, profiler, machine, !arguments.closed_form_only, counted));
         record.runs.back().l2 = to_string(l2);
         record.runs.back().inputs = InputKind::normal;
-      } catch (const MachineLacks& lack) {
-        if (!arguments.sweep.given()) throw;
-        plan.left_out.push_back(job.title() + ": " + lack.what());
-      }
+        measured += job.directions.size();
+      };
+      plan.refusals.allow(std::string(job.kernel->row.name), describe(job.problem), measure,
+                          job.directions.size());
+      record.refused = plan.refusals.lines();
       arguments.rows.note_in(record.runs);
       // What has been measured is not lost with the process.
       if (context.json == "-" || Clock::now() - saved < kBetweenSaves) continue;
@@ -276,11 +279,12 @@ int profile_kernels(ProfileKernelOptions& arguments, const std::string& metrics,
       saved = Clock::now();
     }
   }
+  if (record.runs.empty()) plan.refusals.throw_first();
   context.print(how_measured(profiler, metrics, l2, counted));
   if (arguments.sweep.given()) {
     context.print("\n");
     context.print(sweep_table(record.runs));
-    for (const std::string& reason : plan.left_out) context.print("left out: " + reason + "\n");
+    context.print(plan.refusals.text(measured));
   } else {
     for (std::size_t i = 0; i < record.runs.size(); ++i) {
       for (const Direction direction : plan.jobs[i].directions) {

@@ -75,11 +75,33 @@ Row progress_row(const RunEntry& run, const PassRecord& pass) {
           as_percent(rates.clock_cv, 3)};
 }
 
+/// The passes of a job, and a row of the table for each.
+RunEntry measured_run(const Job& job, const Machine& machine, const DeviceFacts& device,
+                      std::vector<Row>& table) {
+  RunEntry run = entry_of(job.kernel->row, job.problem);
+  std::vector<Row> rows;
+  for (const Direction direction : job.directions) {
+    PassRunner runner(*job.kernel, job.problem, direction,
+                      options_on(machine, job.kernel->row, job.problem, direction, job.options));
+    for (std::size_t i = 0; i < runner.programs().size(); ++i) {
+      runner.launch(i, nullptr);
+      runner.check();
+      const int ctas_per_sm = job.kernel->row.launch_shape(runner.programs()[i], device.chip).ctas_per_sm;
+      const auto pass = measured_pass(runner, i, direction, ctas_per_sm);
+      if (!pass) continue;
+      rows.push_back(progress_row(run, *pass));
+      run.passes.push_back(*pass);
+    }
+  }
+  table.insert(table.end(), rows.begin(), rows.end());
+  return run;
+}
+
 }  // namespace
 
 int profile_progress(ProfileKernelOptions& arguments, const CommandContext& context) {
   const Machine machine = load_machine(arguments.machine);
-  const Plan plan = plan_jobs(arguments, machine);
+  Plan plan = plan_jobs(arguments, machine);
   for (const Job& job : plan.jobs) require_runnable(job.kernel->row);
   if (!arguments.rows.judge(rows_jobs(plan, machine), context)) return kCheckFailed;
   RunRecord record = start_record(context.argv);
@@ -93,24 +115,13 @@ int profile_progress(ProfileKernelOptions& arguments, const CommandContext& cont
   Progress progress(context, "measuring", static_cast<std::int64_t>(plan.jobs.size()));
   for (const Job& job : plan.jobs) {
     progress.step(job.title());
-    RunEntry run = entry_of(job.kernel->row, job.problem);
-    for (const Direction direction : job.directions) {
-      PassRunner runner(*job.kernel, job.problem, direction,
-                        options_on(machine, job.kernel->row, job.problem, direction, job.options));
-      for (std::size_t i = 0; i < runner.programs().size(); ++i) {
-        runner.launch(i, nullptr);
-        runner.check();
-        const int ctas_per_sm = job.kernel->row.launch_shape(runner.programs()[i], device.chip).ctas_per_sm;
-        const auto pass = measured_pass(runner, i, direction, ctas_per_sm);
-        if (!pass) continue;
-        table.push_back(progress_row(run, *pass));
-        run.passes.push_back(*pass);
-      }
-    }
-    record.runs.push_back(std::move(run));
+    plan.refusals.allow(std::string(job.kernel->row.name), describe(job.problem),
+                        [&] { record.runs.push_back(measured_run(job, machine, device, table)); });
   }
+  if (record.runs.empty()) plan.refusals.throw_first();
   arguments.rows.note_in(record.runs);
-  context.print(Table{table});
+  record.refused = plan.refusals.lines();
+  context.print(Output(Table{table}) + plan.refusals.text(record.runs.size()));
   context.write_record(record);
   return kFine;
 }

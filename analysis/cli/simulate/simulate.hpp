@@ -13,6 +13,7 @@
 #include "analysis/cli/distributed/distributed.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/problem_options.hpp"
+#include "analysis/cli/options/refusals.hpp"
 #include "analysis/cli/options/sweep_axes.hpp"
 #include "analysis/model/machine/machine.hpp"
 #include "analysis/model/replay/simulate_run.hpp"
@@ -95,8 +96,10 @@ ChosenKernels chosen_kernels(const SimulateArguments& arguments, const Attention
 struct SimulatePlan {
   std::vector<SimulateJob> jobs;
   std::string remarks;  // lines: the tiles of --sram-bytes, and the default kernel or kernels
+  Refusals refusals;
 };
-/// @param machines  must outlive the jobs
+/// What is refused of a sweep is left out. @param machines  must outlive the jobs
+/// @throws BadInput where nothing is left
 SimulatePlan plan_jobs(const SimulateArguments& arguments, const std::vector<Machine>& machines);
 
 /// Those of this process, where --shard says that there are others.

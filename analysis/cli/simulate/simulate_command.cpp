@@ -263,6 +263,12 @@ void print_results(const SimulateArguments& arguments, const std::vector<Simulat
     print_model(runs, *model, machines.size() > 1, context);
 }
 
+std::size_t directions_of(const SimulateJob& job) {
+  std::set<Direction> directions;
+  for (const PlannedPass& pass : job.passes) directions.insert(pass.direction);
+  return directions.size();
+}
+
 /// The runs of one problem or of a sweep, on machines.
 int simulate_runs(const SimulateArguments& arguments, const std::vector<Machine>& machines,
                   const CommandContext& context) {
@@ -272,9 +278,12 @@ int simulate_runs(const SimulateArguments& arguments, const std::vector<Machine>
   }
   SimulatePlan plan = plan_jobs(arguments, machines);
   const AttentionProblem first_problem = plan.jobs.front().problem;
+  std::size_t planned = 0;
+  for (const SimulateJob& job : plan.jobs) planned += directions_of(job);
+  const std::string refused = plan.refusals.text(planned);
   const std::vector<SimulateJob> jobs = own_jobs(std::move(plan.jobs), arguments.shard, how.l2_curve);
   if (arguments.dry_run) {
-    context.print(plan_text(jobs, how));
+    context.print(plan_text(jobs, how) + refused);
     return kFine;
   }
   std::string heading = arguments.sweep.given() ? "" : describe(first_problem) + "\n";
@@ -286,6 +295,8 @@ int simulate_runs(const SimulateArguments& arguments, const std::vector<Machine>
   record.shard = arguments.shard.name();
   for (const SimulateJob& job : jobs) record.runs.push_back(replay(job, how, context));
   print_results(arguments, jobs, record.runs, machines, how, context);
+  context.print((refused.empty() ? "" : "\n") + refused);
+  record.refused = plan.refusals.lines();
   if (how.replay) record.cost = cost_since(start);
   context.write_json(to_json_text(record));
   return kFine;

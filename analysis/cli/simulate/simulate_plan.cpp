@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "analysis/cli/help/help_text.hpp"
@@ -127,31 +128,56 @@ ChosenKernels chosen_kernels(const SimulateArguments& arguments, const Attention
   return {{chosen.kernel}, wrapped(fmt::format("kernel {}, {}", chosen.kernel->name, chosen.reason))};
 }
 
-SimulatePlan plan_jobs(const SimulateArguments& arguments, const std::vector<Machine>& machines) {
-  SimulatePlan plan;
+namespace {
+
+/// Adds the runs of a point of the sweep, or why there are none.
+void plan_point(const SimulateArguments& arguments, const SweepPoint& point,
+                const std::vector<Machine>& machines, SimulatePlan& plan) {
   const auto remark = [&plan](const std::string& line) {
     if (plan.remarks.find(line) == std::string::npos) plan.remarks += line;
   };
+  ChosenKernels chosen;
+  if (!plan.refusals.allow("", "", [&] {
+        if (point.refusal) std::rethrow_exception(point.refusal);
+        chosen = chosen_kernels(arguments, point.problem, machines);
+      }))
+    return;
+  AttentionProblem problem = point.problem;
+  if (!arguments.sweep.sets("dtype")) problem = arguments.problem.in_type_of(chosen.kernels, problem);
+  const std::string where = describe(problem);
   const std::vector<Direction> directions = arguments.problem.directions();
-  for (const SweepPoint& point : arguments.sweep.points(arguments.simulated_problem())) {
-    const auto [kernels, line] = chosen_kernels(arguments, point.problem, machines);
-    AttentionProblem problem = point.problem;
-    if (!arguments.sweep.sets("dtype")) problem = arguments.problem.in_type_of(kernels, problem);
-    for (const Machine& machine : machines) {
-      if (!arguments.program.empty()) {
+  for (const Machine& machine : machines) {
+    if (!arguments.program.empty()) {
+      plan.refusals.allow(arguments.program, where, [&] {
         plan.jobs.push_back(program_job(arguments.program, problem, directions, machine));
-      }
-      const std::optional<PaperTile> paper =
-          paper_tile(arguments, point.problem, machine, machines.size() > 1);
-      if (paper) remark(paper->remark);
-      for (const Kernel* kernel : kernels) {
-        ProgramOptions options = point.apply_to(arguments.kernel.program_options(*kernel, problem));
-        if (paper) options.set_tile(paper->tile);
-        plan.jobs.push_back(plan_job(*kernel, problem, options, directions, machine));
-      }
+      });
     }
-    remark(line);
+    const std::optional<PaperTile> paper = paper_tile(arguments, point.problem, machine, machines.size() > 1);
+    if (paper) remark(paper->remark);
+    for (const Kernel* kernel : chosen.kernels) {
+      SimulateJob job{.kernel = kernel, .problem = problem, .machine = &machine};
+      for (const Direction direction : directions) {
+        plan.refusals.allow(kernel_and_direction(kernel->name, direction), where, [&] {
+          ProgramOptions options = point.apply_to(arguments.kernel.program_options(*kernel, problem));
+          if (paper) options.set_tile(paper->tile);
+          SimulateJob planned = plan_job(*kernel, problem, options, {direction}, machine);
+          std::move(planned.passes.begin(), planned.passes.end(), std::back_inserter(job.passes));
+        });
+      }
+      if (!job.passes.empty()) plan.jobs.push_back(std::move(job));
+    }
   }
+  remark(chosen.line);
+}
+
+}  // namespace
+
+SimulatePlan plan_jobs(const SimulateArguments& arguments, const std::vector<Machine>& machines) {
+  SimulatePlan plan{.jobs = {}, .remarks = {}, .refusals = Refusals(arguments.sweep.given())};
+  for (const SweepPoint& point : arguments.sweep.points(arguments.simulated_problem())) {
+    plan_point(arguments, point, machines, plan);
+  }
+  if (plan.jobs.empty()) plan.refusals.throw_first();
   return plan;
 }
 

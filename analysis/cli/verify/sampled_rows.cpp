@@ -7,6 +7,7 @@
 #include <iterator>
 #include <thread>
 
+#include "analysis/cli/text_table.hpp"
 #include "analysis/model/counts/tensor_bytes.hpp"
 #include "common/memory_budget.hpp"
 #include "cpu_ref/judge/sampled_rows.hpp"
@@ -116,14 +117,19 @@ bool RowsBefore::judge(const std::vector<RowsJob>& jobs, const CommandContext& c
     Progress progress(context, "judging rows", static_cast<std::int64_t>(jobs.size()));
     for (const RowsJob& job : jobs) {
       progress.step(fmt::format("{} {}", job.kernel->name, describe(job.problem)));
+      const auto leave_unjudged = [&](const char* why) {
+        context.print(wrapped(
+            fmt::format("not judged: {} {}: {}", job.kernel->name, describe(job.problem), why), "  "));
+        unjudged_.push_back(job);
+      };
       try {
         const VerifyOutcome outcome = judge_rows(*job.kernel, job.problem, job.direction, job.options, kRows);
         if (outcome.failed > 0) failures += outcome.text;
         judged_.push_back(job);
       } catch (const MachineLacks& lack) {
-        context.print(
-            fmt::format("not judged: {} {}: {}\n", job.kernel->name, describe(job.problem), lack.what()));
-        unjudged_.push_back(job);
+        leave_unjudged(lack.what());
+      } catch (const BadInput& refusal) {
+        leave_unjudged(refusal.what());
       }
       cleared = std::max(cleared, Clock::now()) +
                 std::chrono::duration_cast<Clock::duration>(time_to_clear(device_bytes(job)));

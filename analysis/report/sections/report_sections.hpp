@@ -26,6 +26,8 @@ std::optional<Figure> foreign_picture(const std::vector<KernelRecord>& records,
                                       const std::vector<ExplainRecord>& explained);
 /// Says of records that an interruption left in part that they are not whole.
 std::optional<Finding> missing_verdict(const std::vector<RunRecord>& records);
+/// What sweeps went on without; nothing where nothing was refused.
+std::optional<Finding> refused_verdict(const std::vector<RunRecord>& records);
 /// One problem's kernels: what they must move, what the models say, what counters saw.
 std::optional<Section> overview_section(const std::vector<RunSummary>& runs);
 /// A row for every run with bytes.

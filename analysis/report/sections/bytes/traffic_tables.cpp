@@ -168,6 +168,25 @@ std::optional<Finding> missing_verdict(const std::vector<RunRecord>& records) {
                  "records"};
 }
 
+std::optional<Finding> refused_verdict(const std::vector<RunRecord>& records) {
+  std::size_t refused = 0;
+  std::string commands;
+  for (const RunRecord& record : records) {
+    if (record.refused.empty()) continue;
+    refused += record.refused.size();
+    commands +=
+        fmt::format("{}`{}`, as {}{}", commands.empty() ? "" : "; ", command_text(record.argv),
+                    record.refused.front(),
+                    record.refused.size() == 1 ? "" : fmt::format(" (1 of {})", record.refused.size()));
+  }
+  if (refused == 0) return std::nullopt;
+  return Finding{"Did every run of the sweeps take place?",
+                 {{{{fmt::format("{}", refused), "refused", Outcome::mixed}}}},
+                 fmt::format("**Not all.** Refused: {}.", commands),
+                 Outcome::mixed,
+                 "records"};
+}
+
 std::optional<Section> record_section(const std::vector<RunRecord>& records) {
   if (records.empty()) return std::nullopt;
   Table table{"", {{"command"}, {"commit"}, {"when"}, {"machine"}, {"runs", true}}, {}};
