@@ -192,7 +192,6 @@ std::vector<Rival> rivals_of(const Machine& machine) {
   constexpr std::int64_t kBestFit = 30 * kMiB;
   Machine in_step = machine;
   in_step.cta_progress.clear();
-  in_step.clock_cv.reset();
   Machine half = machine;
   half.l2_bytes.value /= 2;
   half.l2_effective_bytes.value /= 2;

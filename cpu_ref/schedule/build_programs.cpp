@@ -328,6 +328,7 @@ std::vector<TileProgram> build_programs(Algorithm algorithm, Direction direction
     if (is_fp8(problem.dtype)) program.fp8_sums = options.fp8_sums;
     if (program.name == PassName::forward) program.variant = options.variant;
     program.work_counter = options.work_counter && program.name == PassName::forward;
+    program.page_lookups = options.page_lookups;
     check_slices(algorithm, program);
     set_grid(program, options);
     set_words(program);

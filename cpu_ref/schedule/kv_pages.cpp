@@ -12,10 +12,12 @@ namespace {
 
 constexpr std::int64_t kEntriesASector = kSectorBytes / static_cast<std::int64_t>(sizeof(int));
 
-bool loads_keys_or_values(const std::vector<Operand>& operands) {
-  return std::ranges::any_of(operands, [](const Operand& operand) {
+/// How often a CTA looks up the pages of a tile of which it loads those operands.
+std::int64_t lookups(const std::vector<Operand>& operands, PageLookups by) {
+  const auto in_pages = std::ranges::count_if(operands, [](const Operand& operand) {
     return operand.kind == AccessKind::load && ends_at_padding(operand.tensor);
   });
+  return by.each_operand ? in_pages : std::min<std::int64_t>(in_pages, 1);
 }
 
 /// Entries of a batch entry's row: one for each page of its keys, and to the end of the last sector.
@@ -70,20 +72,30 @@ KvPageTable draw_kv_pages(const AttentionProblem& problem) {
 
 WordAccesses page_words(const TileProgram& program) {
   const AttentionProblem& problem = program.problem;
-  const bool of_owned = loads_keys_or_values(program.prologue);
-  const auto of_streamed = std::ranges::count_if(program.phases, loads_keys_or_values);
-  if (problem.page_size == 0 || (!of_owned && of_streamed == 0)) return {};
+  const PageLookups by = program.page_lookups;
+  const std::int64_t of_owned = lookups(program.prologue, by);
+  std::int64_t of_streamed = 0;
+  for (const auto& phase : program.phases) of_streamed += lookups(phase, by);
+  if (problem.page_size == 0 || of_owned + of_streamed == 0) return {};
   std::int64_t sectors = 0;
   problem.for_each_length([&](std::int64_t entries, std::int64_t entry) {
-    const auto of_tile = [&](int tile) -> std::int64_t {
-      const std::int64_t first = std::int64_t{tile} * program.tile.block_n;
-      const std::int64_t end = std::min(first + program.tile.block_n, problem.keys_of(entry));
-      if (end <= first) return 0;
-      const std::int64_t keys_a_sector = problem.page_size * kEntriesASector;
-      return entries * ((end - 1) / keys_a_sector - first / keys_a_sector + 1);
+    const std::int64_t keys = problem.keys_of(entry), keys_a_sector = problem.page_size * kEntriesASector;
+    const auto of_part = [&](std::int64_t first, std::int64_t end) {
+      return end <= first ? 0 : (end - 1) / keys_a_sector - first / keys_a_sector + 1;
+    };
+    const auto of_tile = [&](int tile) {
+      const int part_keys = program.tile.block_n / by.parts;
+      std::int64_t of_parts = 0;
+      for (int part = 0; part < by.parts; ++part) {
+        const std::int64_t first = std::int64_t{tile} * program.tile.block_n + part * part_keys;
+        of_parts += of_part(first, std::min(first + part_keys, keys));
+      }
+      return entries * of_parts;
     };
     for (int block = 0; block < program.num_blocks(); ++block) {
-      if (of_owned && program.has_prologue(static_cast<int>(entry), block)) sectors += of_tile(block);
+      if (of_owned > 0 && program.has_prologue(static_cast<int>(entry), block)) {
+        sectors += of_owned * of_tile(block);
+      }
       if (of_streamed == 0) continue;
       const TileRuns tiles = program.inner_tiles(static_cast<int>(entry), block);
       for (int i = 0; i < tiles.count(); ++i) sectors += of_streamed * of_tile(tiles[i]);

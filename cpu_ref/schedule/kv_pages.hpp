@@ -37,8 +37,8 @@ TensorExtent pool_extent(const AttentionProblem& problem, TensorName name, const
 /// somebody else's. Precondition: the problem has pages.
 KvPageTable draw_kv_pages(const AttentionProblem& problem);
 
-/// What CTAs ask of the page table: wherever they load a tile of K, of V, or of both, the sectors in which
-/// the entries of its keys lie, once.
+/// What CTAs ask of the page table wherever they load a tile of K, of V, or of both: the sectors in which the
+/// entries of its keys lie, once for each look-up (PageLookups).
 WordAccesses page_words(const TileProgram& program);
 
 }  // namespace tilescope

@@ -45,6 +45,14 @@ struct WordAccesses {
   bool operator==(const WordAccesses&) const = default;
 };
 
+/// How a CTA looks up the pages of a tile of keys: equal parts of the tile each by themselves, and those of K
+/// and V apart, or of both together where one phase loads both.
+struct PageLookups {
+  int parts = 1;
+  bool each_operand = false;
+  bool operator==(const PageLookups&) const = default;
+};
+
 /// A tensor and what a pass does to its current tile.
 struct Operand {
   TensorName tensor;
@@ -97,6 +105,7 @@ struct TileProgram {
   /// The same: how many warps ask for each entry's bit in tables (visit_tables.hpp), in which CTAs find what
   /// they visit; 0: they compute it.
   int bit_reads = 0;
+  PageLookups page_lookups = {};
   bool evict_first(TensorName tensor) const;
   /// Accesses to the counter of blocks, the flags of DqStart and the tables of visited tiles: by the pass, by
   /// each CTA, and beside each access of kind store_then_reduce that stores, or reduces.
@@ -237,6 +246,7 @@ struct ProgramOptions {
   Fp8Sums fp8_sums = Fp8Sums::fp32;
   Variant variant = Variant::own;  // of the forward pass
   bool work_counter = false;       // of the forward pass, see TileProgram
+  PageLookups page_lookups = {};
   /// How dQ begins in the fused backward pass; the ordered one begins in order. With parts of tiles, both
   /// clear.
   DqStart dq_start = DqStart::cleared;

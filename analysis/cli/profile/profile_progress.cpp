@@ -3,8 +3,10 @@
 // CTAs, and how far their clocks lie apart meanwhile.
 #include <fmt/format.h>
 
+#include <chrono>
 #include <iterator>
 #include <optional>
+#include <thread>
 
 #include "analysis/cli/profile/profile.hpp"
 #include "analysis/model/counts/what_ran.hpp"
@@ -22,11 +24,16 @@ bool same_work_on_all_sms(const TileProgram& program, std::int64_t places) {
   return !PassRunner::has_step_clock() && program.num_ctas() == places && !program.problem.masked();
 }
 
-/// How much the CTAs of a pass's launches, and the clocks of the SMs, differ from each other.
+/// How much the CTAs of a pass's launches, and the clocks of the SMs, differ from each other. The launches
+/// stand apart, as those that counters are taken from: some 30 ms of wgmma in a row reach the power limit,
+/// where all GPCs come down to one clock.
 void measure_spread(PassRunner& runner, std::size_t pass, std::int64_t ctas_per_sm, ProgressRates& rates) {
+  using namespace std::chrono_literals;
   constexpr int kLaunches = 5;
+  constexpr auto kPause = 100ms;
   std::vector<double> clock_cvs, tpc_cvs;
   for (int launch = 0; launch < kLaunches; ++launch) {
+    std::this_thread::sleep_for(kPause);
     const std::vector<double> clocks = runner.clock_rates(pass);
     clock_cvs.push_back(coefficient_of_variation(clocks));
     const auto places = static_cast<std::int64_t>(clocks.size()) * ctas_per_sm;

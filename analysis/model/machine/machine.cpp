@@ -12,9 +12,7 @@ namespace tilescope {
 
 ProgressRates Machine::progress_on(MathUnit unit) const {
   const auto found = cta_progress.find(std::string(to_string(unit)));
-  ProgressRates rates = found == cta_progress.end() ? ProgressRates{} : found->second.value;
-  rates.clock_cv = clock_cv ? clock_cv->value : 0.0;
-  return rates;
+  return found == cta_progress.end() ? ProgressRates{} : found->second.value;
 }
 
 bool Machine::knows_progress_on(std::optional<MathUnit> unit) const {
@@ -121,7 +119,6 @@ void add_partitions(Machine& machine, const CeilingsRecord& record) {
         "measured"};
     take_over(machine.l2_ways, other.l2_ways, other);
     take_over(machine.l2_dirty_ways, other.l2_dirty_ways, other);
-    take_over(machine.clock_cv, other.clock_cv, other);
     for (const auto& [unit, rates] : other.cta_progress) {
       machine.cta_progress.try_emplace(unit, assumed_as(rates, other));
     }

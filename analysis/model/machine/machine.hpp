@@ -61,10 +61,8 @@ struct Machine {
   Fact<std::int64_t> ctas_per_sm;           // the most that the hardware keeps resident
   Fact<std::int64_t> l2_bytes;
   Fact<std::int64_t> l2_effective_bytes;  // of them, what streamed data can use
-  /// Standard deviation of the clocks of the SM groups below, over their mean; absent: 0.
-  std::optional<Fact<double>> clock_cv;
-  /// How CTAs drift apart whose products run on a unit, by to_string(MathUnit), the spread of clocks aside;
-  /// on others all SMs of a group keep step, and so do the CTAs of each.
+  /// How CTAs drift apart whose products run on a unit, by to_string(MathUnit); on others all SMs of a group
+  /// keep step, and so do the CTAs of each.
   std::map<std::string, Fact<ProgressRates>> cta_progress;
   /// Lines of a set of the L2, and the groups of SMs in the order in which they are given CTAs, the first one
   /// always first; together they say that the L2 is in two equal partitions (SplitL2). Absent: one partition,
@@ -105,7 +103,7 @@ struct Machine {
   double mma_sync_share() const { return mma_sync_peak_share ? mma_sync_peak_share->value : 1.0; }
   /// The clock where tensor cores multiply at their full rate for that share of the time.
   double clock_at(double tensor_share) const;
-  /// Of CTAs whose products run on that unit, with the clock_cv above.
+  /// Of CTAs whose products run on that unit.
   ProgressRates progress_on(MathUnit unit) const;
   bool knows_progress_on(std::optional<MathUnit> unit) const;
   /// 90 of a GH100; nothing where the chip is not known.

@@ -89,8 +89,7 @@ std::string_view meaning_of(std::string_view field) {
       {"exponentials_per_clock_per_sm", "results of one SM's special function units; by default 16"},
       {"peak_flops_per_second", "dense matrix products, without sparsity, by element type; one is enough"},
       {"l2_ways", "lines of a set, where the L2 is in two partitions"},
-      {"clock_cv", "how far the clocks of groups of SMs lie apart, over their mean"},
-      {"cta_progress", "how CTAs drift apart, by the unit that multiplies"}};
+      {"cta_progress", "how CTAs and the clocks of their SMs drift apart, by the unit that multiplies"}};
   const auto* const found =
       std::ranges::find_if(kMeanings, [field](const auto& one) { return one.first == field; });
   return found == std::end(kMeanings) ? "" : found->second;

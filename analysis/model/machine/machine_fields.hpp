@@ -163,6 +163,7 @@ void list(Fields& fields, Of<Fields, ProgressRates>& rates) {
   fields.required("alone_rate", StepRate{}, rates.alone_rate);
   fields.unless(0.0, "step_cv", Positive{}, rates.step_cv);
   fields.unless(0.0, "tpc_cv", Positive{}, rates.tpc_cv);
+  fields.unless(0.0, "clock_cv", Positive{}, rates.clock_cv);
 }
 
 template <typename Fields>
@@ -179,7 +180,6 @@ void list(Fields& fields, Of<Fields, Machine>& machine) {
   fields.required("ctas_per_sm", count_of("CTAs", 1, 1024), machine.ctas_per_sm);
   fields.required("l2_bytes", count_of("bytes", 0x1p17, 0x1p36), machine.l2_bytes);
   fields.required("l2_effective_bytes", count_of("bytes", 0, 0x1p36), machine.l2_effective_bytes);
-  fields.optional("clock_cv", FactOf<double, Positive>{{}, "", 0, 1}, machine.clock_cv);
   fields.entries(kProgress, FactOf<ProgressRates, Part<ProgressRates>>{}, machine.cta_progress);
   fields.optional("l2_ways", ways, machine.l2_ways);
   fields.optional("l2_dirty_ways", ways, machine.l2_dirty_ways);

@@ -93,6 +93,7 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
   options.backward = BackwardOrder::fused;
   options.scan = Scan::descending;
   options.work_counter = true;
+  options.page_lookups = {.parts = kFlash3PageLoaders, .each_operand = true};
   if (is_fp8(problem.dtype)) options.fp8_sums = Fp8Sums::two_level;
   if (problem.masked()) {
     options.order = TileOrder::head_swizzled;

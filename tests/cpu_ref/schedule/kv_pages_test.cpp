@@ -92,26 +92,30 @@ TEST_CASE("pages, in whatever order, leave every kernel's results as they are wi
 /// Sectors of the table behind the keys of each tile of K or V that the CTAs load, a tile of both once.
 std::int64_t asked_sectors(const TileProgram& program, const KvPageTable& table) {
   std::int64_t sectors = 0;
-  const auto add_tile = [&](const CtaWork& work, int tile) {
-    std::set<std::int64_t> of_tile;
+  const auto [parts, each_operand] = program.page_lookups;
+  const int part_keys = program.tile.block_n / parts;
+  const auto add_tile = [&](const CtaWork& work, int tile, std::int64_t times) {
+    std::set<std::pair<std::int64_t, std::int64_t>> asked;  // by which part, and which sector
     const std::int64_t first = std::int64_t{tile} * program.tile.block_n;
     const std::int64_t end = std::min(first + program.tile.block_n, program.problem.keys_of(work.batch));
     for (std::int64_t key = first; key < end; ++key) {
-      of_tile.insert((work.batch * table.row + key / table.page_size) * 4 / kSectorBytes);
+      const std::int64_t entry = work.batch * table.row + key / table.page_size;
+      asked.emplace((key - first) / part_keys, entry * 4 / kSectorBytes);
     }
-    sectors += static_cast<std::int64_t>(of_tile.size());
+    sectors += times * static_cast<std::int64_t>(asked.size());
   };
-  const auto loads = [](const std::vector<Operand>& operands) {
-    return std::ranges::any_of(operands,
-                               [](const Operand& each) { return each.tensor == k || each.tensor == v; });
+  const auto loads = [each_operand](const std::vector<Operand>& operands) -> std::int64_t {
+    const auto paged = std::ranges::count_if(
+        operands, [](const Operand& each) { return each.tensor == k || each.tensor == v; });
+    return each_operand || paged == 0 ? paged : 1;
   };
   for (std::int64_t cta = 0; cta < program.num_ctas(); ++cta) {
     const CtaWork work = program.work(cta);
     for (int block = work.first_block; block < work.end_block; ++block) {
-      if (loads(program.prologue) && program.has_prologue(work, block)) add_tile(work, block);
+      if (program.has_prologue(work, block)) add_tile(work, block, loads(program.prologue));
       for (const auto& phase : program.phases) {
         const TileRuns tiles = program.inner_tiles(work, block);
-        for (int i = 0; loads(phase) && i < tiles.count(); ++i) add_tile(work, tiles[i]);
+        for (int i = 0; i < tiles.count(); ++i) add_tile(work, tiles[i], loads(phase));
       }
     }
   }
@@ -127,6 +131,8 @@ TEST_CASE("a program asks for the entries of each tile's keys, as often as a CTA
     problem.page_size = std::int64_t{8} << random.between(0, 4);
     const KvPageTable table = draw_kv_pages(problem);
     ProgramOptions options = ProgramOptions::with_tile(tile);
+    options.page_lookups = {.parts = tile.block_n % 2 == 0 ? random.between(1, 2) : 1,
+                            .each_operand = random.chance(0.5)};
     for (const Algorithm algorithm : {Algorithm::standard, Algorithm::flash1, Algorithm::flash2}) {
       if (algorithm == Algorithm::flash2 && random.chance(0.5)) {
         options.splits = {SplitPolicy::Kind::number, random.between(2, 5)};

@@ -90,9 +90,10 @@ std::size_t count_fitted(const Machine& machine) {
   for (const auto& [unit, rates] : machine.cta_progress) {
     const ProgressRates &found = rates.value, none;
     count += (found.younger_rate != none.younger_rate) + (found.alone_rate != none.alone_rate) +
-             (found.step_cv != none.step_cv) + (found.tpc_cv != none.tpc_cv);
+             (found.step_cv != none.step_cv) + (found.tpc_cv != none.tpc_cv) +
+             (found.clock_cv != none.clock_cv);
   }
-  count += machine.clock_cv.has_value() + machine.l2_ways.has_value() + machine.l2_dirty_ways.has_value();
+  count += machine.l2_ways.has_value() + machine.l2_dirty_ways.has_value();
   return count + (machine.sm_groups ? 2 * machine.sm_groups->value.size() : 0);
 }
 
@@ -106,12 +107,10 @@ Bullets fitted_numbers(const Machine& machine) {
     const ProgressRates& rates = fact.value;
     add("how CTAs on " + unit + " drift apart",
         fmt::format("while the oldest of an SM makes a step, younger ones make {:.2g} and one alone {:.3g}; "
-                    "coefficients of variation of steps {:.2g}, of TPCs {:.2g}",
-                    rates.younger_rate, rates.alone_rate, rates.step_cv, rates.tpc_cv),
+                    "coefficients of variation of steps {:.2g}, of TPCs {:.2g}, of clocks {:.2g}",
+                    rates.younger_rate, rates.alone_rate, rates.step_cv, rates.tpc_cv, rates.clock_cv),
         fact);
   }
-  if (machine.clock_cv)
-    add("spread of the SMs' clocks", fmt::format("{:.2g}", machine.clock_cv->value), *machine.clock_cv);
   add("L2", format_capacity(machine.l2_bytes.value), machine.l2_bytes);
   if (machine.l2_ways) add("lines of a set", std::to_string(machine.l2_ways->value), *machine.l2_ways);
   if (machine.l2_dirty_ways) {

@@ -134,10 +134,9 @@ struct Seen {
 TEST_CASE("the drift of CTAs on a unit of the H200 is the median of the passes in the committed records") {
   namespace fs = std::filesystem;
   struct SeenRates {
-    Seen younger, alone, step_cv, tpc_cv;
+    Seen younger, alone, step_cv, tpc_cv, clock_cv;
   };
   std::map<MathUnit, SeenRates> units;
-  Seen clock_cvs;
   for (const fs::directory_entry& file : fs::directory_iterator(TILESCOPE_SOURCE_DIR "/reports/data")) {
     const std::string name = file.path().filename();
     const bool of_progress =
@@ -155,28 +154,29 @@ TEST_CASE("the drift of CTAs on a unit of the H200 is the median of the passes i
         // TPCs of the algorithm that keeps S in memory wait for DRAM, and differ as their clocks do.
         if (rates.tpc_cv > 0 && run.algorithm != Algorithm::standard)
           seen.tpc_cv.passes[pass].push_back(rates.tpc_cv);
-        if (rates.clock_cv > 0) clock_cvs.passes[pass].push_back(rates.clock_cv);
+        // Launches of the other records came one after the other, at the power limit.
+        if (name.starts_with("clocks-h200")) seen.clock_cv.passes[pass].push_back(rates.clock_cv);
       }
     }
   }
-  CHECK(clock_cvs.passes.size() == 45);
   const Machine machine = load_machine("h200");
   CHECK(machine.cta_progress.size() == units.size());
-  CHECK(machine.clock_cv->value == clock_cvs.typical());
   for (const auto& of_unit : units) {
     const MathUnit unit = of_unit.first;
     const auto& seen = of_unit.second;
     CAPTURE(to_string(unit));
     const ProgressRates rates = machine.progress_on(unit);
+    CHECK(rates.clock_cv == seen.clock_cv.typical());
+    if (unit == MathUnit::wgmma) continue;  // one CTA an SM, and no clock in the loop
     // On tensor cores it is fitted: a clock in the loop changes it, and only with one can it be seen.
     const bool as_measured = rates.younger_rate == seen.younger.typical();
     CHECK(as_measured == (unit == MathUnit::cuda_cores));
     CHECK(rates.alone_rate == seen.alone.typical());
     CHECK(rates.step_cv == seen.step_cv.typical());
     CHECK(rates.tpc_cv == seen.tpc_cv.typical());
-    CHECK(rates.clock_cv == machine.clock_cv->value);
   }
-  CHECK(machine.progress_on(MathUnit::wgmma) == ProgressRates{.clock_cv = machine.clock_cv->value});
+  const double apart = machine.progress_on(MathUnit::wgmma).clock_cv;
+  CHECK(machine.progress_on(MathUnit::wgmma) == ProgressRates{.clock_cv = apart});
   CHECK(load_machine("a100-80gb").progress_on(MathUnit::mma_sync) == ProgressRates{});
 }
 
