@@ -141,14 +141,9 @@ std::vector<Boxes> Flash3::boxes(const TileProgram& program) {
   }
   if (program.name == PassName::forward) {
     const Flash3ForwardShape shape = forward_shape(program.problem, program.tile);
-    const auto rows_of_a_page = [&program, &shape](gpu::sm90::PanelTile tile) {
-      const auto page = static_cast<int>(program.problem.page_size);
-      if (page > 0) tile.rows = std::min(shape.keys_a_loader(), page);
-      return tile;
-    };
-    std::vector<Boxes> all{boxes(q, rows_of_a_head(shape.q_tile()), kEvictFirst),
-                           boxes(k, rows_of_a_page(shape.k_tile())),
-                           boxes(v, rows_of_a_page(shape.v_tile()))};
+    // In pages too K and V cross by whole tiles: behind the keys by boxes of a page that does not exist.
+    std::vector<Boxes> all{boxes(q, rows_of_a_head(shape.q_tile()), kEvictFirst), boxes(k, shape.k_tile()),
+                           boxes(v, shape.v_tile())};
     if (shape.output == Flash3Output::staged) all.push_back(stored(out, rows_of_a_head(shape.out_tile())));
     for (const TensorName numbers : {alibi_slopes, sink}) {  // of heads, each asked for by itself
       if (shape.mods) all.push_back({.tensor = numbers, .rows = 1, .panel_bytes = kSectorBytes});
