@@ -17,9 +17,9 @@ struct Beyond {
 /// since the replay has too few reads there, and so are those with a CTA a head, which may come to the edge
 /// of a partition, and writes of other libraries, whose spills count. Source:
 /// analysis/studies/draw/intervals, which makes these numbers.
-inline constexpr Beyond kReadsOfAllKeys{0.084, 0.084}, kReadsOfWholeHeads{1.082, 0.039},
-    kOtherReads{0.026, 0.158}, kWrites{0.045, 0.122}, kWritesOfWholeHeads{0.499, 0.281},
-    kWritesOfLibraries{0.124, 0.138};
+inline constexpr Beyond kReadsOfAllKeys{0.022, 0.086}, kReadsOfWholeHeads{1.082, 0.039},
+    kOtherReads{0.018, 0.149}, kWrites{0.028, 0.105}, kWritesOfWholeHeads{0.499, 0.338},
+    kWritesOfLibraries{0.098, 0.105};
 
 /// Gives each pass the intervals of its DRAM bytes. Passes that were replayed in one layout have that one's
 /// bytes for a range: of 280 passes of an H200 whose tensors lay in one piece, 270 have their reads inside.

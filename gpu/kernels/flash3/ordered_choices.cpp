@@ -76,24 +76,27 @@ double end_in_turn(const AttentionProblem& problem, const Flash3OrderedWay& way)
 /// Under a causal mask the CTA of a late kv tile has few queries of each head of its group, and waits at each
 /// head for the early ones. Where the late ones come first nobody waits long, but the longest CTAs begin
 /// last: that is a small part of all the work, if heads are many. Source: FlashAttention-4's deterministic
-/// backward pass issues CTAs so (shortest processing time first).
+/// backward pass issues CTAs so (shortest processing time first). In a window all have as many queries, and
+/// the early kv tiles of a long row would wait for all the late ones.
 bool pays_shortest_first(const AttentionProblem& problem) {
-  constexpr int kLeastOfAll = 10;  // longest CTAs in the work of an SM
+  constexpr int kLeastOfAll = 5;  // longest CTAs in the work of an SM
+  constexpr int kFewQTiles = 4, kFewKvTiles = 8;
   if (!problem.masked() || problem.group_size() == 1) return false;
   const TileShape tile = ordered_tile(problem);
   const VisibleBand band = problem.band();
+  if (problem.windowed() && num_n_blocks(band, tile) > kFewKvTiles) return false;
   int all = 0, longest = 0;  // of a head
   for (int block = 0; block < num_n_blocks(band, tile); ++block) {
     const int steps = q_tiles(band, tile, block).count();
     all += steps;
     longest = std::max(longest, steps);
   }
-  return problem.batch * problem.heads_kv * all >=
-         std::int64_t{kLeastOfAll} * kHopperMultiprocessors * longest;
+  return longest >= kFewQTiles && problem.batch * problem.heads_kv * all >=
+                                      std::int64_t{kLeastOfAll} * kHopperMultiprocessors * longest;
 }
 
-/// Else it waits less where each head of the group has a CTA of its own, if these fill the device, and sums
-/// of dK and dV are little beside the work of many queries a key.
+/// Of many steps: it waits less where each head of the group has a CTA of its own, if these fill the device,
+/// and sums of dK and dV are little beside the work of many queries a key.
 bool pays_a_head_a_cta(const AttentionProblem& problem) {
   constexpr std::int64_t kQueriesOfAKey = 2048;
   const std::int64_t ctas =
@@ -102,31 +105,38 @@ bool pays_a_head_a_cta(const AttentionProblem& problem) {
          problem.visible_pairs() >= kQueriesOfAKey * problem.batch * problem.heads * problem.seqlen_k;
 }
 
+/// The way in which the pass ends first, a twentieth at least before any with fewer splits.
+Flash3OrderedWay first_to_end(const AttentionProblem& problem, Flash3OrderedWay best, std::int64_t steps) {
+  constexpr double kShareOfFewer = 0.95;        // of the time with fewer splits
+  constexpr std::int64_t kManySteps = 100'000;  // of so many, many splits are not tried
+  double first = end_in_turn(problem, best);
+  for (const int splits : {1, 2, 3, 4, 5, 6, 7, 8, 12, 16}) {
+    if (splits > 5 && steps > kManySteps) break;
+    const double limit = (splits > 1 ? kShareOfFewer : 1.0) * first;
+    for (const int heads : {ordered_swizzle(problem, splits), busy_heads(problem, splits)}) {
+      const Flash3OrderedWay way{splits, heads};
+      const double end = end_in_turn(problem, way);
+      if (end >= std::min(limit, first)) continue;
+      first = end;
+      best = way;
+    }
+  }
+  return best;
+}
+
 Flash3OrderedWay choose_ordered(const AttentionProblem& problem) {
-  constexpr double kShareOfWhole = 0.95;  // of the time of unshared tiles, which sharing is to take
-  constexpr std::int64_t kManySteps = 100'000, kMostSteps = 1'500'000;  // of many none ends much later
+  constexpr std::int64_t kMostSteps = 1'500'000;  // that are gone through to choose
   const TileShape tile = ordered_tile(problem);
   const Flash3BackwardWay fused = flash3_backward_way(problem);
   if (!dq_slots(problem, tile).in_turn()) return {fused.splits, problem.masked() ? fused.swizzled_heads : 0};
   if (pays_shortest_first(problem)) return {1, fused.swizzled_heads, true};
-  if (pays_a_head_a_cta(problem)) {
-    const auto group = static_cast<int>(problem.group_size());
-    return {group, busy_heads(problem, group)};
-  }
-  Flash3OrderedWay best{1, ordered_swizzle(problem, 1)};
-  const std::int64_t tiles = problem.batch * problem.heads_kv * num_n_blocks(problem.band(), tile);
-  const std::int64_t steps = tiles * problem.group_size() * num_m_blocks(problem.band(), tile);
-  if (is_fp8(problem.dtype) || tiles >= 2 * kHopperMultiprocessors || steps > kMostSteps) return best;
-  double first = kShareOfWhole * end_in_turn(problem, best);
-  for (const int splits : {2, 3, 4, 5, 6, 7, 8, 12, 16}) {
-    if (splits > 5 && steps > kManySteps) break;
-    const Flash3OrderedWay way{splits, ordered_swizzle(problem, splits)};
-    const double end = end_in_turn(problem, way);
-    if (end >= first) continue;
-    first = end;
-    best = way;
-  }
-  return best;
+  const Flash3OrderedWay whole{1, ordered_swizzle(problem, 1)};
+  const std::int64_t steps =
+      problem.batch * problem.heads * num_n_blocks(problem.band(), tile) * num_m_blocks(problem.band(), tile);
+  if (is_fp8(problem.dtype)) return whole;
+  if (steps <= kMostSteps) return first_to_end(problem, whole, steps);
+  const auto group = static_cast<int>(problem.group_size());
+  return pays_a_head_a_cta(problem) ? Flash3OrderedWay{group, busy_heads(problem, group)} : whole;
 }
 
 }  // namespace
