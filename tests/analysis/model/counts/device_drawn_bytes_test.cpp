@@ -46,6 +46,8 @@ AttentionProblem draw(testing::ProblemGenerator& random, const Kernel& kernel, D
     problem.dtype = kElementTypes[random.between(0, 2)];
     problem.causal = random.chance(0.5);
     if (!problem.causal && random.chance(0.3)) problem.window_left = random.between(100, 900);
+    if (direction == Direction::forward && random.chance(0.3))
+      problem.page_size = std::int64_t{16} << random.between(0, 4);
     if (kernel.can.of(direction).has(Feature::shared_kv)) {
       problem.head_dim = 8 * random.between(1, 72);
       problem.head_dim_v = std::min<std::int64_t>(problem.head_dim, 8 * random.between(1, 64));
@@ -85,6 +87,7 @@ std::vector<std::string> arguments_of(const Kernel& kernel, const AttentionProbl
                                     record};
   if (p.shared_kv) words.insert(words.end(), {"--shared-kv", "--head-dim-v", std::to_string(p.value_dim())});
   if (p.causal) words.emplace_back("--causal");
+  if (p.page_size > 0) words.insert(words.end(), {"--page-size", std::to_string(p.page_size)});
   if (p.window_left >= 0) words.insert(words.end(), {"--window", std::to_string(p.window_left) + ",0"});
   return words;
 }
