@@ -111,6 +111,8 @@ TEST_CASE("every command that prints tables has them in every format, and its se
        "--seqlen", "4096", "--head-dim", "128", "--dtype", "fp16", "--kernel-filter", "flash"},
       {"emulate", TILESCOPE_SOURCE_DIR "/examples/emulate/transpose.ptx", "--launch",
        TILESCOPE_SOURCE_DIR "/examples/emulate/transpose.json"},
+      {"study", "paper-figure2"},
+      {"study", "diagonal"},
       {"list", "machines"},
       {"list", "machines", "h200"},
       {"list", "kernels"}};
