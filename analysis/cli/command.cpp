@@ -77,20 +77,31 @@ void ProgressLine::clear() {
 void CommandContext::print(const Output& output) const {
   if (quiet || json == "-") return;
   std::string out, err;
+  const std::optional<std::size_t> columns = known_columns(STDOUT_FILENO);
+  const auto for_terminal = [&](const std::string& text) {
+    return columns && format == TableFormat::text ? fitted(text, *columns) : text;
+  };
   for (const auto& piece : output.pieces()) {
     if (const auto* const table = std::get_if<Table>(&piece)) {
-      out += to_text(*table, format, *csv_heading);
+      out += for_terminal(to_text(*table, format, *csv_heading));
     } else {
       const auto& sentence = std::get<std::string>(piece);
       const bool for_people = format == TableFormat::text || format == TableFormat::markdown;
       const bool empty = sentence.find_first_not_of('\n') == std::string::npos;  // between tables
-      if (for_people || !empty) (for_people ? out : err) += sentence;
+      if (for_people || !empty) (for_people ? out : err) += for_terminal(sentence);
     }
   }
   const std::lock_guard<std::mutex> lock(progress_line->mutex);
   progress_line->clear();
   std::fputs(err.c_str(), stderr);
   write_stdout(colours_wanted() ? coloured(out) : out);
+}
+
+void CommandContext::print_as_it_is(std::string_view text) const {
+  if (quiet || json == "-") return;
+  const std::lock_guard<std::mutex> lock(progress_line->mutex);
+  progress_line->clear();
+  write_stdout(text);
 }
 
 void CommandContext::write_json(std::string_view text) const {

@@ -81,7 +81,10 @@ struct CommandContext {
   /// For people, on standard output; nothing with --quiet or `--json -`. With --format csv or latex only the
   /// tables go there, and the sentences to standard error. A reader that has left (`| head -1`) is no error:
   /// the work goes on, so that files and the exit code stay true.
+  /// Lines fit the terminal, or $COLUMNS.
   void print(const Output& output) const;
+  /// The same of what programs read: JSON, a script.
+  void print_as_it_is(std::string_view text) const;
   /// A record to where --json says, whole or not at all; nothing without --json.
   void write_json(std::string_view text) const;
   /// The same; without the samples of times unless --raw.

@@ -19,6 +19,7 @@
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/interruption.hpp"
+#include "analysis/cli/text_table.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "common/log.hpp"
 #include "common/nearest_names.hpp"
@@ -31,13 +32,15 @@ namespace {
 constexpr const char* kPurpose =
     "How many bytes does a tiled attention kernel move, how many must it move, and why do the two differ?";
 
-/// One line on standard error, whatever characters the user's input holds.
+/// One line on standard error, whatever characters the user's input holds; as many as a terminal needs.
 int complain(std::string sentence, ExitCode code) {
   log_text(LogLevel::error, [&] { return sentence; });
   for (char& c : sentence) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   }
-  std::fprintf(stderr, "tilescope: %s\n", sentence.c_str());
+  sentence = "tilescope: " + sentence;
+  if (const auto columns = known_columns(STDERR_FILENO)) sentence = fitted(sentence, *columns);
+  std::fprintf(stderr, "%s\n", sentence.c_str());
   return code;
 }
 

@@ -27,11 +27,11 @@ AttentionProblem small_one_like(AttentionProblem problem, std::int64_t rows) {
 }  // namespace
 
 double expected_seconds(const AttentionProblem& problem, Direction direction,
-                        const std::function<double(const AttentionProblem&)>& seconds_of) {
+                        const std::function<double(const AttentionProblem&)>& seconds_of, int times) {
   constexpr double kShort = 2e10;  // FLOP: a second of one slow thread
   constexpr double kTold = 0.05;   // [seconds]
   const auto flops = static_cast<double>(useful_flops(problem, direction));
-  if (flops < kShort) return 0;
+  if (times * flops < kShort) return 0;
   const std::int64_t most_rows = std::max(problem.seqlen_q, problem.seqlen_k);
   for (std::int64_t rows = 256;; rows *= 2) {  // the first ones start the threads, and are too short to tell
     const AttentionProblem small = small_one_like(problem, rows);

@@ -14,11 +14,12 @@
 
 namespace tilescope::cli {
 
-/// What work on the problem takes, 0 where that is less than a second or so. Otherwise it is done on small
-/// ones with as many heads as there are threads, until its time can be told, which grows as the products do.
+/// What work on the problem takes, 0 where it is short even when done `times` times: a second or so.
+/// Otherwise it is done on small ones with as many heads as there are threads, until its time can be told,
+/// which grows as the products do.
 /// @param seconds_of  does the work on a problem, and says how long that took
 double expected_seconds(const AttentionProblem& problem, Direction direction,
-                        const std::function<double(const AttentionProblem&)>& seconds_of);
+                        const std::function<double(const AttentionProblem&)>& seconds_of, int times = 1);
 
 /// "run takes about 40 s\n" where `work` on the problem takes kWorthSaying or longer, else nothing.
 std::string announcement(const char* command, const AttentionProblem& problem, Direction direction,

@@ -16,6 +16,14 @@ namespace {
 
 constexpr std::size_t kUsual = 100, kLeast = 60;
 
+/// A command on a line of its own.
+bool is_command(std::string_view line) {
+  line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+  const bool opens =
+      line.starts_with("tilescope ") || line.starts_with("./tilescope ") || line.starts_with("$ ");
+  return opens && line.find("  ") == std::string_view::npos;
+}
+
 }  // namespace
 
 std::optional<std::size_t> terminal_columns(int file) {
@@ -24,15 +32,18 @@ std::optional<std::size_t> terminal_columns(int file) {
   return size.ws_col;
 }
 
-std::size_t text_width() { return std::min(table_width(), kUsual); }
-
-std::size_t table_width() {
-  std::optional<std::size_t> columns = terminal_columns(STDOUT_FILENO);
+std::optional<std::size_t> known_columns(int file) {
+  std::optional<std::size_t> columns = terminal_columns(file);
   if (const char* const asked = std::getenv("COLUMNS"); !columns && asked != nullptr) {
     if (const std::size_t number = std::strtoul(asked, nullptr, 10); number > 0) columns = number;
   }
-  return std::max(columns.value_or(kUsual), kLeast);
+  if (columns) columns = std::max(*columns, kLeast);
+  return columns;
 }
+
+std::size_t text_width() { return std::min(table_width(), kUsual); }
+
+std::size_t table_width() { return known_columns(STDOUT_FILENO).value_or(kUsual); }
 
 std::string wrapped(const std::string& sentence, const std::string& indent) {
   std::string lines;
@@ -44,6 +55,30 @@ std::string wrapped(const std::string& sentence, const std::string& indent) {
 
 std::string folded_line(const std::string& line, const std::string& indent) {
   return line.size() <= text_width() ? line + "\n" : wrapped(line, indent);
+}
+
+std::string fitted(std::string_view text, std::size_t columns) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string line(text.substr(0, end));
+    const std::size_t begins = std::min(line.find_first_not_of(' '), line.size());
+    std::size_t under = line.rfind("  ");  // where the last column begins
+    under = under == std::string::npos || under + 2 <= begins || 2 * under > columns ? begins + 2 : under + 2;
+    const bool whole = is_command(line);
+    while (line.size() > columns && !whole) {
+      std::size_t at = line.rfind(' ', columns);
+      if (at == std::string::npos || at < line.find_first_not_of(' ')) at = line.find(' ', columns);
+      const std::size_t next = line.find_first_not_of(' ', at);
+      if (next == std::string::npos) break;
+      out += line.substr(0, line.find_last_not_of(' ', at) + 1) + "\n";
+      line = std::string(under, ' ') + line.substr(next);
+    }
+    out += line;
+    if (end < text.size()) out += '\n';
+    text.remove_prefix(std::min(text.size(), end + 1));
+  }
+  return out;
 }
 
 std::string counted(std::int64_t count, const std::string& word) {

@@ -14,6 +14,9 @@ namespace tilescope::cli {
 /// Of the terminal that a file descriptor is; nothing where it is none, or one that does not say.
 std::optional<std::size_t> terminal_columns(int file);
 
+/// The same, or where a file descriptor is no terminal $COLUMNS; at least 60.
+std::optional<std::size_t> known_columns(int file);
+
 /// Columns that sentences on standard output fit: 100, or those of a narrower terminal, but at least 60.
 std::size_t text_width();
 
@@ -25,6 +28,10 @@ std::string wrapped(const std::string& sentence, const std::string& indent = "")
 
 /// A line with its end, as it is where it fits text_width(), else wrapped.
 std::string folded_line(const std::string& line, const std::string& indent);
+
+/// Lines of `text` that are wider than `columns`, folded between words and under their last column. Commands
+/// stay whole, for somebody to copy, and so do words.
+std::string fitted(std::string_view text, std::size_t columns);
 
 /// "1 run", "2 runs", "3 passes"
 std::string counted(std::int64_t count, const std::string& word);

@@ -82,7 +82,8 @@ bool matters(const LaunchAnswer& answer, const AnswerCause& cause) {
 
 /// "moves 20.0x what it must at SM<->L2, 1.00x at DRAM (reads), because of tiles read again (2.080 GB),
 /// spills (477.1 MB)": causes of a tenth or more of what crosses SM<->L2 beyond what must, and of a hundredth
-/// of that. "" where it is not known what must.
+/// of that. "" where it is not known what must. Nothing but an L2 that held inputs before, or holds outputs
+/// afterwards, can bring DRAM below 1.00x.
 std::string headline(const LaunchAnswer& answer) {
   const auto sm = answer.multiple(Boundary::sm_l2), dram = answer.multiple(Boundary::dram);
   if (!sm) return "";
@@ -96,8 +97,12 @@ std::string headline(const LaunchAnswer& answer) {
   std::string text =
       fmt::format("moves {} what it must at {}", format_ratio(*sm), to_string(Boundary::sm_l2));
   if (dram) {
-    text += fmt::format(", {} at {}{}", format_ratio(*dram), to_string(Boundary::dram),
-                        answer.dram_writes_counted ? "" : " (reads)");
+    std::string what = answer.dram_writes_counted ? "" : "reads";
+    constexpr double kShownAsLess = 0.995;
+    if (*dram < kShownAsLess)
+      what += (what.empty() ? "" : "; ") + std::string("the L2 was warm and held the rest");
+    text += fmt::format(", {} at {}", format_ratio(*dram), to_string(Boundary::dram));
+    if (!what.empty()) text += " (" + what + ")";
   }
   return causes.empty() ? text : text + fmt::format(", because of {}", fmt::join(causes, " and "));
 }

@@ -123,9 +123,8 @@ Document make_report(const ReportRecords& all) {
   if (!document.picture) document.picture = foreign_picture(all.kernels, all.explained);
   if (!bytes) bytes = foreign_verdict(all.kernels, all.explained);
   for (std::optional<Finding>& verdict :
-       std::array{missing_verdict(records), refused_verdict(records),
-                  changes_verdict(all.baseline, compared), bytes, error_verdict(records),
-                  model_verdict(runs, holdout), speed_verdict(runs)}) {
+       std::array{missing_verdict(records), refused_verdict(records), changes_verdict(all.baseline, compared),
+                  bytes, error_verdict(records), model_verdict(runs, holdout), speed_verdict(runs)}) {
     if (verdict) document.verdicts.push_back(std::move(*verdict));
   }
   add(document, SectionGroup::bytes,

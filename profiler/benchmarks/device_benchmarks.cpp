@@ -64,7 +64,8 @@ class Group {
         std::this_thread::sleep_for(settings_.rest);
         const PeerAnswer answer = process->time(peer.peer, peer.problem, peer.direction, settings_.timing);
         add_round(peer.times, answer.samples_s, 0);
-        if (answer.samples_s.empty()) peer.times.refusal = std::make_exception_ptr(MachineLacks(answer.lacks));
+        if (answer.samples_s.empty())
+          peer.times.refusal = std::make_exception_ptr(MachineLacks(answer.lacks));
         peer.times.sm_clock_hz = answer.sm_clock_hz;
       }
     }

@@ -34,6 +34,9 @@ TEST_CASE("--advise names the best choice, the runner-up and the kernel's own, a
     CHECK(contains(text, part));
   }
   CHECK_FALSE(contains(text, "nothing to gain"));
+  CHECK(contains(said_of({"--seqlen", "2k", "--heads", "4", "--head-dim", "64", "--dtype", "fp16",
+                          "--l2-bytes", "1MiB", "--kernel", "gpu:flash2-mma", "--advise"}),
+                 "the L2 keeps 1.049 MB of what is streamed"));
   const std::string alike = said_of({"--preset", "llama3-8b", "--advise"});
   CHECK(contains(alike, "nothing to gain: the kernel's own choice"));
   CHECK_FALSE(contains(alike, "best: --tile "));
@@ -55,10 +58,13 @@ TEST_CASE("a prediction stands apart from the time bound, and says where there i
                                     "gpu:flash3", "--kernel", "cpu:flash2"});
   CHECK(contains(text, "time bound"));
   CHECK(contains(text, "predicted time: gpu:flash3 "));
-  const std::string line = std::regex_replace(text, std::regex("\n *"), " ");
-  CHECK(contains(line, " (of an H200's 90 % within 0.87x ... 1.40x); bound only: cpu:flash2"));
-  const std::string crossed = said_of({"--seqlen", "1k", "--dtype", "fp16", "--kernel",
-                                       "gpu:flash2-mma,gpu:flash3", "--machine", "h200,a100-80gb"});
+  const auto unfolded = [](const std::string& lines) {
+    return std::regex_replace(lines, std::regex("\n *"), " ");
+  };
+  CHECK(contains(unfolded(text),
+                 " (nine of ten of an H200 lay within 0.87x ... 1.40x); bound only: cpu:flash2"));
+  const std::string crossed = unfolded(said_of({"--seqlen", "1k", "--dtype", "fp16", "--kernel",
+                                                "gpu:flash2-mma,gpu:flash3", "--machine", "h200,a100-80gb"}));
   for (const char* part : {"predicted time: gpu:flash2-mma on h200 ", ", gpu:flash3 on h200 ",
                            "bound only: gpu:flash2-mma on a100-80gb, gpu:flash3 on a100-80gb"})
     CHECK(contains(crossed, part));

@@ -131,8 +131,8 @@ TEST_CASE("bench --sweep over axes: three rates each, as a table, as CSV, in the
 TEST_CASE("a sweep of bench goes on without what is refused; where all is, it ends as one problem would") {
   const testing::TemporaryFolder folder;
   const std::string none = "head_dim = 600: must lie in 1 ... 576", many = "query-splits = 64: must leave";
-  const auto result = run_program(tiny({"--sweep", "head_dim=16,600", "--sweep", "query_splits=1,64", "--pass",
-                                        "bwd", "--json", "run.json"}),
+  const auto result = run_program(tiny({"--sweep", "head_dim=16,600", "--sweep", "query_splits=1,64",
+                                        "--pass", "bwd", "--json", "run.json"}),
                                   folder.path());
   CAPTURE(result.err);
   REQUIRE(result.exit_code == 0);
@@ -152,8 +152,8 @@ TEST_CASE("a sweep of bench goes on without what is refused; where all is, it en
   CHECK(testing::read_file(folder.path() / "r" / "report.md").find("(1 of 3)") != std::string::npos);
 
   testing::check_refused({{"bench", "--sweep", "head_dim=600,601"}, {"head_dim = 600"}});
-  testing::check_refused(
-      {{"bench", "--dtype", "fp8e4m3", "--pass", "bwd", "--sweep", "seqlen=16,32"}, {"cpu:flash2", "fp8e4m3"}});
+  testing::check_refused({{"bench", "--dtype", "fp8e4m3", "--pass", "bwd", "--sweep", "seqlen=16,32"},
+                          {"cpu:flash2", "fp8e4m3"}});
   const auto vast = run_program({"bench", "--heads", "4096", "--pass", "fwd", "--sweep", "seqlen=256k,512k"});
   CHECK(vast.exit_code == 3);
   CHECK(vast.err.find("of memory") != std::string::npos);

@@ -111,6 +111,8 @@ TEST_CASE("every command that prints tables has them in every format, and its se
        "--seqlen", "4096", "--head-dim", "128", "--dtype", "fp16", "--kernel-filter", "flash"},
       {"emulate", TILESCOPE_SOURCE_DIR "/examples/emulate/transpose.ptx", "--launch",
        TILESCOPE_SOURCE_DIR "/examples/emulate/transpose.json"},
+      {"study", "paper-figure2"},
+      {"study", "diagonal"},
       {"list", "machines"},
       {"list", "machines", "h200"},
       {"list", "kernels"}};
@@ -207,42 +209,6 @@ TEST_CASE("passes and curves on several machines name theirs") {
     CHECK(contains(text, "cpu:flash2, forward on " + machine + "\n"));
   }
   CHECK(contains(csv, "kernel,direction,machine,LRU from"));
-}
-
-TEST_CASE("tables and sentences fit 60 columns, in pipes too where COLUMNS says so") {
-  setenv("COLUMNS", "60", 1);
-  const TemporaryFolder folder;
-  RunEntry base = run_of("gpu:flash2-mma"), now = base;
-  now.passes[0].simulated->dram_read_bytes *= 2;
-  now.problem.seqlen_k = base.problem.seqlen_k = 512;
-  write_file_atomically("--json", folder.path() / "base.json",
-                        to_json_text(record_of({base, run_of("gpu:flash3 with a long name")})));
-  write_file_atomically("--json", folder.path() / "now.json",
-                        to_json_text(record_of({now, run_of("gpu:flash1 with a long name")})));
-  const std::vector<std::vector<std::string>> commands = {
-      {"diff", folder.path() / "base.json", folder.path() / "now.json", "--budget", "dram_read_bytes=200%",
-       "--allow-gone"},
-      {"emulate", TILESCOPE_SOURCE_DIR "/examples/emulate/transpose.ptx", "--launch",
-       TILESCOPE_SOURCE_DIR "/examples/emulate/transpose.json"},
-      {"simulate", "--seqlen", "256", "--advise"},
-      {"simulate", "--seqlen", "256", "--tune-bytes"},
-      {"simulate", "--preset", "gpt2-medium", "--seqlen", "256", "--kernel", "cpu:standard,gpu:flash2-mma",
-       "--pass", "fwd+bwd", "--explain-model"},
-      {"simulate", "--seqlen", "256", "--detail", "--pass", "fwd+bwd"},
-      {"simulate", "--sweep", "seqlen=128,256", "--kernel", "cpu:flash2"},
-      {"list", "kernels"},
-      {"list", "machines"},
-      {"explain", TILESCOPE_SOURCE_DIR "/reports/foreign/mha.json.gz", "--batch", "2", "--heads", "16",
-       "--seqlen", "4096", "--head-dim", "128", "--dtype", "fp16", "--kernel-filter", "flash"}};
-  for (const std::vector<std::string>& command : commands) {
-    const ProgramResult result = run_program(command);
-    CHECK(result.exit_code == 0);
-    for (const std::string& line : text_lines(result.out)) {
-      CAPTURE(line);
-      CHECK(line.size() <= 60);
-    }
-  }
-  unsetenv("COLUMNS");
 }
 
 }  // namespace tilescope::testing

@@ -215,14 +215,15 @@ TEST_CASE("a sweep simulates every combination, a line and an entry of the recor
     CHECK(contains(text, part));
 }
 
-TEST_CASE("a sweep goes on without what is refused, direction by direction, and says so in its parts' record") {
+TEST_CASE(
+    "a sweep goes on without what is refused, direction by direction, and says so in its parts' record") {
   const testing::TemporaryFolder folder;
   const auto swept = [&folder](std::vector<std::string> more) {
     more.insert(more.begin(), {"simulate", "--closed-form", "--seqlen", "256", "--heads", "4"});
     return run_program(more, folder.path());
   };
-  const std::vector<std::string> sweep = {"--kernel", "gpu:flash3", "--pass", "fwd+bwd", "--sweep",
-                                          "dtype=fp16,fp8e4m3", "--sweep", "heads_kv=3,4"};
+  const std::vector<std::string> sweep = {"--kernel", "gpu:flash3",         "--pass",  "fwd+bwd",
+                                          "--sweep",  "dtype=fp16,fp8e4m3", "--sweep", "heads_kv=3,4"};
   const auto with = [&sweep](std::vector<std::string> more) {
     more.insert(more.begin(), sweep.begin(), sweep.end());
     return more;

@@ -90,7 +90,8 @@ TEST_CASE("points that are no problem say why, beside others that are") {
   const auto all = points({"heads_kv=2,3,4"}, {.heads = 4, .heads_kv = 4});
   REQUIRE(all.size() == 3);
   CHECK((all[0].refusal == nullptr && all[2].refusal == nullptr));
-  CHECK_THROWS_WITH_AS(std::rethrow_exception(all[1].refusal), "heads_kv = 3: must divide heads = 4", BadInput);
+  CHECK_THROWS_WITH_AS(std::rethrow_exception(all[1].refusal), "heads_kv = 3: must divide heads = 4",
+                       BadInput);
 }
 
 TEST_CASE("a sweep has a limit, which is looked at before the problems are made") {

@@ -122,7 +122,9 @@ TEST_CASE(
   }
   CHECK_FALSE(std::filesystem::exists(results));
   for (const char* long_samples : {"bench --kernel cpu:flash2 --seqlen 256 --heads 2 --repetitions 100",
-                                   "bench --kernel cpu:flash2 --seqlen 32k --heads 2 --repetitions 1"}) {
+                                   "bench --kernel cpu:flash2 --seqlen 32k --heads 2 --repetitions 1",
+                                   "bench --kernel cpu:standard --seqlen 8k --heads 1 --pass fwd "
+                                   "--repetitions 200 --seconds 0.001"}) {
     const std::string said = interrupted(long_samples);
     CAPTURE(said);
     CHECK(said.find("bench takes about ") == 0);

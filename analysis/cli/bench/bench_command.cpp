@@ -211,7 +211,8 @@ double cpu_seconds(const std::vector<BenchmarkCase>& cases, const BenchmarkSetti
   double seconds = settings.repetitions * settings.sample_seconds;
   for (const BenchmarkCase& c : cases) {
     const double run = expected_seconds(
-        c.problem, c.direction, [&c](const AttentionProblem& small) { return seconds_of_run(c, small); });
+        c.problem, c.direction, [&c](const AttentionProblem& small) { return seconds_of_run(c, small); },
+        settings.repetitions + kUntimed);
     seconds += settings.repetitions * std::max(settings.sample_seconds, run) + kUntimed * run;
   }
   return seconds;

@@ -114,7 +114,8 @@ BenchPlan plan_bench(const BenchSubjects& subjects, const ProblemOptions& proble
           planned.options = point.apply_to(kernel.tuned_options(*one, own, tiles));
           if (picks) require_supported(*one, own, direction, planned.options);
         };
-        if (!plan.refusals.allow(kernel_and_direction(one->name, direction), describe(own), attempt)) continue;
+        if (!plan.refusals.allow(kernel_and_direction(one->name, direction), describe(own), attempt))
+          continue;
         if (picks || !one->refusal(own, direction, planned.options)) plan.cases.push_back(std::move(planned));
       }
     }

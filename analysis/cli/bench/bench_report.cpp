@@ -218,8 +218,7 @@ BenchReport device_report(const std::vector<BenchmarkCase>& cases, const DeviceB
     const BenchmarkCase& c = cases[i];
     const DeviceTimes& times = results.times[i];
     if (times.samples_s.empty()) {
-      refusals.add(kernel_and_direction(c.kernel->name, c.direction), describe(c.problem),
-                         times.refusal);
+      refusals.add(kernel_and_direction(c.kernel->name, c.direction), describe(c.problem), times.refusal);
     } else {
       add_case(rows, report.runs, c, times);
     }

@@ -214,8 +214,8 @@ void log_pruned(const std::vector<TuningTask>& tasks) {
   }
 }
 
-/// The fastest of each task that was timed; tasks that were not, and those none of whose choices runs here, are
-/// taken from `tasks`. @param results  of the tasks' cases, one after the other
+/// The fastest of each task that was timed; tasks that were not, and those none of whose choices runs here,
+/// are taken from `tasks`. @param results  of the tasks' cases, one after the other
 std::vector<TileChoice> fastest_choices(std::vector<TuningTask>& tasks, const DeviceBenchmarkResults& results,
                                         const std::string& device, Refusals& refusals) {
   std::vector<TileChoice> choices;

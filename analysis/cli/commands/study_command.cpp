@@ -10,6 +10,7 @@
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/options/sweep_axes.hpp"
+#include "analysis/cli/simulate/simulate.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/model/replay/replay_cost.hpp"
 #include "analysis/studies/holdout.hpp"
@@ -96,6 +97,20 @@ std::vector<StudyTask> own_tasks(std::vector<StudyTask> tasks, const Shard& shar
   return shard.part_of(std::move(tasks), costs);
 }
 
+/// A line for each tensor that was judged; nothing where none was.
+Output error_table(const std::vector<RunEntry>& runs) {
+  Table table{.rows = {{"kernel", "problem", "seed", "of", "rmse", "max error"}}};
+  for (const RunEntry& run : runs) {
+    for (const auto& [tensor, error] : run.error) {
+      table.rows.push_back({run.kernel, describe(run.problem),
+                            as_count(static_cast<std::int64_t>(run.problem.seed)), tensor,
+                            as_number(fmt::format("{:.3g}", error.rmse), error.rmse),
+                            as_number(fmt::format("{:.3g}", error.max_abs), error.max_abs)});
+    }
+  }
+  return table.rows.size() > 1 ? Output(table) : Output();
+}
+
 int run_study(const StudyArguments& arguments, const CommandContext& context) {
   const Study& study = find_study(arguments.name);
   if (study.default_machine.empty() && !arguments.machine.empty()) {
@@ -126,7 +141,8 @@ int run_study(const StudyArguments& arguments, const CommandContext& context) {
     for (RunEntry& run : runs) record.runs.push_back(std::move(run));
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  context.print(fmt::format("{}: {} in {:.1f} s{}\n", study.name, counted(record.runs.size(), "run"),
+  context.print(simulated_sweep_table(record.runs) + error_table(record.runs));
+  context.print(fmt::format("\n{}: {} in {:.1f} s{}\n", study.name, counted(record.runs.size(), "run"),
                             elapsed.count(),
                             context.wants_json() && context.json != "-" && !record.shard
                                 ? fmt::format("; `tilescope report {}` turns them into figures", context.json)
@@ -158,7 +174,9 @@ void add_study_command(CLI::App& app, CommandContext& context) {
                           kDrawnPasses));
   arguments->shard.add_to(command, {}, context.json);
   command.add_flag("--dry-run", arguments->dry_run, "what would be done, and how long it may take");
+  add_format_option(command, context);
   show_examples(command, {{"study block-size --json run.json", "a record for tilescope report run.json"},
+                          {"study seqlen --format latex >seqlen.tex", "its tables alone, for a paper"},
                           {"list studies", "all of them, with what they take"}});
 }
 

@@ -82,8 +82,11 @@ int run_emulate(const EmulateArguments& arguments, const CommandContext& context
                        static_cast<double>(result.report.steps) / result.seconds / 1e6);
   });
   context.write_json(to_json_text(record));
-  context.print(arguments.verdict ? Output(verdict_json(record.kernels[0]))
-                                  : emulation_text(record.kernels[0], options.races) + reference.text);
+  if (arguments.verdict) {
+    context.print_as_it_is(verdict_json(record.kernels[0]));
+  } else {
+    context.print(emulation_text(record.kernels[0], options.races) + reference.text);
+  }
   return result.right() && reference.right.value_or(true) ? kFine : kCheckFailed;
 }
 

@@ -284,12 +284,12 @@ void add_help_commands(CLI::App& app, CommandContext& context, CommandRunner run
             "without it all commands");
   CLI::App& completion =
       add("completion", "completion of commands, options and names, for a shell", [word, &app, &context] {
-        context.print(completion_script(app, *word));
+        context.print_as_it_is(completion_script(app, *word));
         return kFine;
       });
   add_value(completion, "shell", *word, "bash|zsh|fish", "which");
   add("man", "the manual page: tilescope man | man -l -", [&app, &context] {
-    context.print(man_page(app));
+    context.print_as_it_is(man_page(app));
     return kFine;
   });
   show_examples(help,

@@ -148,7 +148,7 @@ std::string folded(const Json& json, std::size_t indent = 0) {
 int list(const ListArguments& arguments, const CommandContext& context) {
   const bool machines = arguments.what == "machines";
   const auto as_it_is = [&context](const std::string& json) {
-    context.print(json);
+    context.print_as_it_is(json);
     context.write_json(json);
     return kFine;
   };

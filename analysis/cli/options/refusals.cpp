@@ -62,7 +62,9 @@ std::string Refusals::text(std::size_t ran) const {
     const std::string where = group.count > 1 ? counted(std::int64_t(group.count), "run") : group.problem;
     text += wrapped("left out: " + group.line + (where.empty() ? "" : " (" + where + ")"), "  ");
   }
-  return text.empty() ? "" : text + fmt::format("{} of {} refused\n", refused, counted(std::int64_t(refused + ran), "run"));
+  return text.empty()
+             ? ""
+             : text + fmt::format("{} of {} refused\n", refused, counted(std::int64_t(refused + ran), "run"));
 }
 
 std::vector<std::string> Refusals::lines() const {

@@ -48,8 +48,8 @@ Row advice_row(const std::string& rank, const RunEntry& run, Direction direction
                     : Cell("bound only")};
 }
 
-std::string kv_line(const AttentionProblem& problem, const Machine& machine) {
-  const KvInL2 kv = kv_in_l2(problem, machine);
+std::string kv_line(const AttentionProblem& problem, std::int64_t kept_bytes) {
+  const KvInL2 kv = kv_in_l2(problem, kept_bytes);
   const std::string fit = kv.heads_that_fit() == kv.heads
                               ? "all fit"
                               : fmt::format("{} of {} fit", kv.heads_that_fit(), kv.heads);
@@ -75,7 +75,7 @@ Output advice_table(const std::string& kernel, const Advice& advice, Direction d
   std::string advised = "best: " + advised_choice(best, direction, true);
   if (advice.predicted) {
     const PredictedTime time = direction_total(advice.own, direction).value().predicted.value();
-    ranked = fmt::format("predicted time (of an H200's 90 % within {:.2f}x ... {:.2f}x)",
+    ranked = fmt::format("predicted time (nine of ten of an H200 lay within {:.2f}x ... {:.2f}x)",
                          time.interval[0] / time.seconds, time.interval[1] / time.seconds);
     if (format_seconds(direction_total(best, direction)->predicted->seconds) == format_seconds(time.seconds))
       advised = "nothing to gain: the kernel's own choice is predicted to be done as soon";
@@ -98,7 +98,7 @@ int advise_choices(const SimulateArguments& arguments, const Machine& machine,
   for (const Kernel* kernel : kernels) {
     const AttentionProblem problem = arguments.problem.in_type_of({kernel}, arguments.simulated_problem());
     context.print(fmt::format("{}, {}\n{}", kernel->name, describe(problem), machine_line(machine, how)) +
-                  kv_line(problem, machine));
+                  kv_line(problem, how.l2_bytes.value_or(machine.l2_effective_bytes.value)));
     for (const Direction direction : arguments.problem.directions()) {
       const Progress progress(context, fmt::format("trying choices of {}", kernel->name));
       const Advice advice =

@@ -139,13 +139,13 @@ Advice advise(const Kernel& kernel, const AttentionProblem& problem, Direction d
   return advice;
 }
 
-KvInL2 kv_in_l2(const AttentionProblem& problem, const Machine& machine) {
+KvInL2 kv_in_l2(const AttentionProblem& problem, std::int64_t kept_bytes) {
   const std::int64_t heads = problem.batch * problem.heads_kv;
   std::int64_t keys = 0;
   for (std::int64_t batch = 0; batch < problem.batch; ++batch) keys += problem.keys_of(batch);
   const std::int64_t columns = problem.head_dim + (problem.shared_kv ? 0 : problem.value_dim());
   const std::int64_t bytes = keys * problem.heads_kv * columns * element_bytes(problem.kv_type());
-  return {std::max<std::int64_t>(1, bytes / heads), heads, machine.l2_effective_bytes.value};
+  return {std::max<std::int64_t>(1, bytes / heads), heads, kept_bytes};
 }
 
 }  // namespace tilescope

@@ -41,12 +41,12 @@ Advice advise(const Kernel& kernel, const AttentionProblem& problem, Direction d
               const ProgramOptions& own, const Machine& machine, const SimulationOptions& how,
               const std::function<void(double core_seconds, std::size_t count)>& before_replay = {});
 
-/// K and V of so many key/value heads, and whether what the L2 keeps of streamed data holds them.
+/// K and V of so many key/value heads, and whether the bytes that an L2 keeps of streamed data hold them.
 struct KvInL2 {
   /// Of a key/value head, on the mean of batch entries of unequal lengths.
   std::int64_t head_bytes = 0, heads = 0, kept_bytes = 0;
   std::int64_t heads_that_fit() const { return std::min(heads, kept_bytes / head_bytes); }
 };
-KvInL2 kv_in_l2(const AttentionProblem& problem, const Machine& machine);
+KvInL2 kv_in_l2(const AttentionProblem& problem, std::int64_t kept_bytes);
 
 }  // namespace tilescope

@@ -142,7 +142,7 @@ def page():
     machine = next(record for record in records.values() if "kernels" in record)["machine"][0]
     head = ["# Other libraries' kernels: must, moved, why, what now", "",
             f"One problem, forward and backward, on an {machine['name']}: `{' '.join(PROBLEM)}`. Kernels that `explain` takes for no attention are left "
-            f"out where others are there; {explained_ones} of {attention} are explained. `analysis/studies/foreign/collect_libraries.sh` makes the record "
+            f"out where others are there; {explained_ones} of {attention} are explained. Below 1.00x at DRAM the L2 was warm and held the rest. `analysis/studies/foreign/collect_libraries.sh` makes the record "
             "[libraries-h200.json.gz](libraries-h200.json.gz), `analysis/studies/foreign/page.py` this page.", ""]
     return "\n".join([*head, *advice_lines(), *parts]).rstrip() + "\n"
 

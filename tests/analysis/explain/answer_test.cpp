@@ -64,6 +64,17 @@ TEST_CASE("PyTorch's forward kernel is explained with its spills, and told what 
   CHECK(answer.next_steps[1].action.starts_with("36 registers fewer"));
 }
 
+TEST_CASE("where less crossed DRAM than must be moved, the L2 held the rest, and the answer says so") {
+  LaunchAnswer answer = answer_of(record_of("flash_fwd"));
+  constexpr const char* kWhy = "the L2 was warm and held the rest";
+  CHECK(to_text(answer, 200).find(kWhy) == std::string::npos);
+  answer.dram->read_bytes /= 2;
+  CHECK(to_text(answer, 200).find("0.50x at DRAM (reads; the L2 was warm and held the rest)") !=
+        std::string::npos);
+  answer.dram_writes_counted = true;
+  CHECK(to_text(answer, 200).find("x at DRAM (the L2 was warm and held the rest)") != std::string::npos);
+}
+
 TEST_CASE("what two parts of a launch read must cross once") {
   // Each CTA of the memory-efficient backward computes delta beside its products, and reads dO for both.
   const LaunchAnswer answer = answer_of(record_of("fmha_cutlassB"));

@@ -174,10 +174,9 @@ std::optional<Finding> refused_verdict(const std::vector<RunRecord>& records) {
   for (const RunRecord& record : records) {
     if (record.refused.empty()) continue;
     refused += record.refused.size();
-    commands +=
-        fmt::format("{}`{}`, as {}{}", commands.empty() ? "" : "; ", command_text(record.argv),
-                    record.refused.front(),
-                    record.refused.size() == 1 ? "" : fmt::format(" (1 of {})", record.refused.size()));
+    commands += fmt::format(
+        "{}`{}`, as {}{}", commands.empty() ? "" : "; ", command_text(record.argv), record.refused.front(),
+        record.refused.size() == 1 ? "" : fmt::format(" (1 of {})", record.refused.size()));
   }
   if (refused == 0) return std::nullopt;
   return Finding{"Did every run of the sweeps take place?",

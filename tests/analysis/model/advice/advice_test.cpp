@@ -82,9 +82,8 @@ TEST_CASE("of choices that take the same time, the one that moves less is the be
 }
 
 TEST_CASE("K and V fit the L2 by their bytes") {
-  Machine machine = load_machine("h200");
-  machine.l2_effective_bytes.value = 3 * 2048 * 64 * 2;  // one and a half heads
-  const KvInL2 kv = kv_in_l2(causal_problem(), machine);
+  constexpr std::int64_t kOneAndAHalf = 3 * 2048 * 64 * 2;
+  const KvInL2 kv = kv_in_l2(causal_problem(), kOneAndAHalf);
   CHECK(kv.head_bytes == 2 * 2048 * 64 * 2);
   CHECK(kv.heads == 2);
   CHECK(kv.heads_that_fit() == 1);
