@@ -11,8 +11,12 @@
 namespace tilescope {
 
 ProgressRates Machine::progress_on(MathUnit unit) const {
-  const auto found = cta_progress.find(std::string(to_string(unit)));
-  return found == cta_progress.end() ? ProgressRates{} : found->second.value;
+  const auto rates_of = [this](MathUnit one) {
+    const auto found = cta_progress.find(std::string(to_string(one)));
+    return found == cta_progress.end() ? ProgressRates{} : found->second.value;
+  };
+  if (knows_progress_on(unit)) return rates_of(unit);
+  return {.clock_cv = rates_of(MathUnit::cuda_cores).clock_cv};
 }
 
 bool Machine::knows_progress_on(std::optional<MathUnit> unit) const {

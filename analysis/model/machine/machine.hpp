@@ -61,8 +61,8 @@ struct Machine {
   Fact<std::int64_t> ctas_per_sm;           // the most that the hardware keeps resident
   Fact<std::int64_t> l2_bytes;
   Fact<std::int64_t> l2_effective_bytes;  // of them, what streamed data can use
-  /// How CTAs drift apart whose products run on a unit, by to_string(MathUnit); on others all SMs of a group
-  /// keep step, and so do the CTAs of each.
+  /// How CTAs drift apart whose products run on a unit, by to_string(MathUnit); on others, such as that of a
+  /// CPU kernel's program, clocks lie apart as on CUDA cores, and nothing else does.
   std::map<std::string, Fact<ProgressRates>> cta_progress;
   /// Lines of a set of the L2, and the groups of SMs in the order in which they are given CTAs, the first one
   /// always first; together they say that the L2 is in two equal partitions (SplitL2). Absent: one partition,

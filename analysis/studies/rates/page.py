@@ -131,7 +131,7 @@ def drawn_section():
         parts.append(f"## {card.upper()}, seeds {links}\n")
         parts.append("\n".join(against_goals([beside_best(r, d) for r in those], d) for d in DIRECTIONS) + "\n")
         for direction in DIRECTIONS:
-            parts.append(f"{direction.capitalize()}, one seed / the other:\n")
+            parts.append(f"{direction.capitalize()}, the seeds in this order:\n")
             parts.append(table([beside_best(r, direction) for r in those]) + "\n")
     return "\n".join(parts)
 

@@ -176,6 +176,8 @@ TEST_CASE("the drift of CTAs on a unit of the H200 is the median of the passes i
     CHECK(rates.tpc_cv == seen.tpc_cv.typical());
   }
   const double apart = machine.progress_on(MathUnit::wgmma).clock_cv;
+  CHECK(machine.progress_on(MathUnit::simd) ==
+        ProgressRates{.clock_cv = machine.progress_on(MathUnit::cuda_cores).clock_cv});
   CHECK(machine.progress_on(MathUnit::wgmma) == ProgressRates{.clock_cv = apart});
   CHECK(load_machine("a100-80gb").progress_on(MathUnit::mma_sync) == ProgressRates{});
 }
