@@ -94,4 +94,17 @@ TEST_CASE(
   CHECK(full.swizzled_heads == 2);
   // A head a CTA would leave half of the device idle.
   CHECK(flash3_ordered_way(problem_of(2, 1, 4381, 4381, 96)).splits > 2);
+  // Many kv tiles of few heads: a chain of all of them takes longer than sums of dK and dV.
+  CHECK(flash3_ordered_way(problem_of(2, 1, 37878, 37878, 112)).splits > 1);
+}
+
+TEST_CASE("late kv tiles come first under a causal mask with groups, not in windows of long rows") {
+  AttentionProblem problem = problem_of(36, 18, 5760, 5760, 160);
+  problem.batch = 3;
+  problem.causal = true;
+  CHECK(flash3_ordered_way(problem).shortest_first);
+  problem.causal = false;
+  problem.window_left = 889;
+  problem.window_right = 0;
+  CHECK(!flash3_ordered_way(problem).shortest_first);
 }
