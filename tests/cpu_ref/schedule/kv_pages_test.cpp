@@ -92,8 +92,8 @@ TEST_CASE("pages, in whatever order, leave every kernel's results as they are wi
 /// Sectors of the table behind the keys of each tile of K or V that the CTAs load, a tile of both once.
 std::int64_t asked_sectors(const TileProgram& program, const KvPageTable& table) {
   std::int64_t sectors = 0;
-  const auto [parts, each_operand] = program.page_lookups;
-  const int part_keys = program.tile.block_n / parts;
+  const bool each_operand = program.page_lookups.each_operand;
+  const int part_keys = program.tile.block_n / program.page_lookups.parts;
   const auto add_tile = [&](const CtaWork& work, int tile, std::int64_t times) {
     std::set<std::pair<std::int64_t, std::int64_t>> asked;  // by which part, and which sector
     const std::int64_t first = std::int64_t{tile} * program.tile.block_n;
