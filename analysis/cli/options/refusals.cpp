@@ -36,7 +36,7 @@ std::string kernel_and_direction(std::string_view kernel, Direction direction) {
 void Refusals::add(const std::string& what, const std::string& problem, std::exception_ptr thrown,
                    std::size_t runs) {
   all_.push_back({what, problem, reason_of(thrown), std::move(thrown), runs});
-  log_text(LogLevel::warning, [this] { return "left out: " + lines().back(); });
+  log_text(LogLevel::warning, [this] { return "left out: " + all_.back().line(); });
 }
 
 std::string Refusals::text(std::size_t ran) const {
@@ -49,8 +49,7 @@ std::string Refusals::text(std::size_t ran) const {
   for (const Refusal& refusal : all_) {
     refused += refusal.runs;
     const std::string line = named(refusal.what, refusal.reason);
-    const auto same = std::find_if(groups.begin(), groups.end(),
-                                   [&line](const Group& group) { return group.line == line; });
+    const auto same = std::ranges::find(groups, line, &Group::line);
     if (same != groups.end()) {
       ++same->count;
     } else {
@@ -67,11 +66,13 @@ std::string Refusals::text(std::size_t ran) const {
              : text + fmt::format("{} of {} refused\n", refused, counted(std::int64_t(refused + ran), "run"));
 }
 
+std::string Refusals::Refusal::line() const {
+  return named(what.empty() || problem.empty() ? what + problem : what + ", " + problem, reason);
+}
+
 std::vector<std::string> Refusals::lines() const {
   std::vector<std::string> lines;
-  for (const auto& [what, problem, reason, thrown, runs] : all_) {
-    lines.push_back(named(what.empty() || problem.empty() ? what + problem : what + ", " + problem, reason));
-  }
+  for (const Refusal& refusal : all_) lines.push_back(refusal.line());
   return lines;
 }
 

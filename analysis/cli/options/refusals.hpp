@@ -56,6 +56,8 @@ class Refusals {
     std::string what, problem, reason;
     std::exception_ptr thrown;
     std::size_t runs;
+    /// With its problem.
+    std::string line() const;
   };
   bool sweeps_;
   std::vector<Refusal> all_;

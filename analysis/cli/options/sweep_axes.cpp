@@ -189,7 +189,7 @@ std::vector<SweepPoint> SweepAxes::points(const AttentionProblem& base) const {
     }
   }
   const auto refused = [](const SweepPoint& point) { return point.refusal != nullptr; };
-  if (std::all_of(points.begin(), points.end(), refused)) std::rethrow_exception(points.front().refusal);
+  if (std::ranges::all_of(points, refused)) std::rethrow_exception(points.front().refusal);
   return points;
 }
 

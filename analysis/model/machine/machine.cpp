@@ -11,12 +11,10 @@
 namespace tilescope {
 
 ProgressRates Machine::progress_on(MathUnit unit) const {
-  const auto rates_of = [this](MathUnit one) {
-    const auto found = cta_progress.find(std::string(to_string(one)));
-    return found == cta_progress.end() ? ProgressRates{} : found->second.value;
-  };
-  if (knows_progress_on(unit)) return rates_of(unit);
-  return {.clock_cv = rates_of(MathUnit::cuda_cores).clock_cv};
+  const auto own = cta_progress.find(std::string(to_string(unit)));
+  if (own != cta_progress.end()) return own->second.value;
+  const auto usual = cta_progress.find(std::string(to_string(MathUnit::cuda_cores)));
+  return {.clock_cv = usual == cta_progress.end() ? 0 : usual->second.value.clock_cv};
 }
 
 bool Machine::knows_progress_on(std::optional<MathUnit> unit) const {

@@ -2,6 +2,8 @@
 // Splits and order of the CTAs of flash3's ordered backward pass. A kv tile adds to a slot of a q tile's dQ
 // after those in front of it: CTAs that run at once should have other heads, or other q tiles, and a slot
 // keeps no more of them busy than it has q tiles. Where each kv tile has a slot of its own, nobody waits.
+#include <limits>
+
 #include "cpu_ref/schedule/splits.hpp"
 #include "cpu_ref/schedule/sum_slots.hpp"
 #include "gpu/kernels/flash3/backward/shapes.hpp"
@@ -106,18 +108,19 @@ bool pays_a_head_a_cta(const AttentionProblem& problem) {
 }
 
 /// The way in which the pass ends first, a twentieth at least before any with fewer splits.
-Flash3OrderedWay first_to_end(const AttentionProblem& problem, Flash3OrderedWay best, std::int64_t steps) {
+Flash3OrderedWay first_to_end(const AttentionProblem& problem, std::int64_t steps) {
   constexpr double kShareOfFewer = 0.95;        // of the time with fewer splits
   constexpr std::int64_t kManySteps = 100'000;  // of so many, many splits are not tried
-  double first = end_in_turn(problem, best);
+  Flash3OrderedWay best;
+  double first = std::numeric_limits<double>::infinity();
   for (const int splits : {1, 2, 3, 4, 5, 6, 7, 8, 12, 16}) {
     if (splits > 5 && steps > kManySteps) break;
-    const double limit = (splits > 1 ? kShareOfFewer : 1.0) * first;
+    double limit = kShareOfFewer * first;
     for (const int heads : {ordered_swizzle(problem, splits), busy_heads(problem, splits)}) {
       const Flash3OrderedWay way{splits, heads};
       const double end = end_in_turn(problem, way);
-      if (end >= std::min(limit, first)) continue;
-      first = end;
+      if (end >= limit) continue;
+      limit = first = end;
       best = way;
     }
   }
@@ -134,7 +137,7 @@ Flash3OrderedWay choose_ordered(const AttentionProblem& problem) {
   const std::int64_t steps =
       problem.batch * problem.heads * num_n_blocks(problem.band(), tile) * num_m_blocks(problem.band(), tile);
   if (is_fp8(problem.dtype)) return whole;
-  if (steps <= kMostSteps) return first_to_end(problem, whole, steps);
+  if (steps <= kMostSteps) return first_to_end(problem, steps);
   const auto group = static_cast<int>(problem.group_size());
   return pays_a_head_a_cta(problem) ? Flash3OrderedWay{group, busy_heads(problem, group)} : whole;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "analysis/report/figures/charts.hpp"
 #include "analysis/report/sections/report_sections.hpp"
@@ -151,15 +152,30 @@ std::optional<Section> pass_section(const std::vector<RunSummary>& runs) {
   return section;
 }
 
-std::optional<Finding> missing_verdict(const std::vector<RunRecord>& records) {
-  std::size_t missing = 0;
+namespace {
+
+/// How many lines the records have in a field, and the commands that wrote them, each with what `say` makes
+/// of its lines.
+template <typename Say>
+std::pair<std::size_t, std::string> told_of(const std::vector<RunRecord>& records,
+                                            std::vector<std::string> RunRecord::*field, Say&& say) {
+  std::size_t count = 0;
   std::string commands;
   for (const RunRecord& record : records) {
-    if (record.missing.empty()) continue;
-    missing += record.missing.size();
-    commands += fmt::format("{}`{}`, before {}", commands.empty() ? "" : "; ", command_text(record.argv),
-                            record.missing.front());
+    const std::vector<std::string>& lines = record.*field;
+    if (lines.empty()) continue;
+    count += lines.size();
+    commands +=
+        fmt::format("{}`{}`, {}", commands.empty() ? "" : "; ", command_text(record.argv), say(lines));
   }
+  return {count, commands};
+}
+
+}  // namespace
+
+std::optional<Finding> missing_verdict(const std::vector<RunRecord>& records) {
+  const auto [missing, commands] =
+      told_of(records, &RunRecord::missing, [](const auto& lines) { return "before " + lines.front(); });
   if (missing == 0) return std::nullopt;
   return Finding{"Are the records whole?",
                  {{{{fmt::format("{}", missing), "measurements missing", Outcome::bad}}}},
@@ -169,15 +185,10 @@ std::optional<Finding> missing_verdict(const std::vector<RunRecord>& records) {
 }
 
 std::optional<Finding> refused_verdict(const std::vector<RunRecord>& records) {
-  std::size_t refused = 0;
-  std::string commands;
-  for (const RunRecord& record : records) {
-    if (record.refused.empty()) continue;
-    refused += record.refused.size();
-    commands += fmt::format(
-        "{}`{}`, as {}{}", commands.empty() ? "" : "; ", command_text(record.argv), record.refused.front(),
-        record.refused.size() == 1 ? "" : fmt::format(" (1 of {})", record.refused.size()));
-  }
+  const auto [refused, commands] = told_of(records, &RunRecord::refused, [](const auto& lines) {
+    const std::string others = lines.size() == 1 ? "" : fmt::format(" (1 of {})", lines.size());
+    return "as " + lines.front() + others;
+  });
   if (refused == 0) return std::nullopt;
   return Finding{"Did every run of the sweeps take place?",
                  {{{{fmt::format("{}", refused), "refused", Outcome::mixed}}}},
