@@ -12,29 +12,33 @@ _TURNS = 15
 
 
 def costs_of(monkeypatch, call):
-    """Medians of turns, in seconds: of the kernel on an output that it has written before; of a call; and what the call
-    takes of the processor beside its own kernel, which the kernel's first touch of a new output is part of. The last is
-    this thread's own time: other work on the machine delays it, but does not count."""
-    forward, given, inside = _native.attention_forward, [], []
+    """Medians of turns, in seconds: of the kernel on an output that it has written before; of a call; and of a call whose
+    kernel does nothing, which is what a call takes beside its kernel, first touch of a new output aside. The last is this
+    thread's own time, which other work on the machine only delays, and of calls in a row: while a kernel runs the
+    processor forgets the call's code, as it does while a process sleeps as long, by how much other work the host has."""
+    forward, given = _native.attention_forward, []
 
     def noticed(*arguments):
-        given.append(arguments)
-        start = time.thread_time()
-        seconds = forward(*arguments)
-        inside.append(time.thread_time() - start)
-        return seconds
+        given[:] = arguments
+        return 0.0
 
-    monkeypatch.setattr(_native, "attention_forward", noticed)
-    held = call()  # the arguments point to it
-    kernel, whole, beside = [], [], []
+    with monkeypatch.context() as patch:
+        patch.setattr(_native, "attention_forward", noticed)
+        held = call()  # the arguments point to it
+        arguments = tuple(given)
+        beside = [_taken(time.thread_time, call) for _ in range(_TURNS)]
+    kernel, whole = [], []
     for _ in range(_TURNS):
-        kernel.append(forward(*given[0]))
-        start, start_here = time.perf_counter(), time.thread_time()
-        call()
-        whole.append(time.perf_counter() - start)
-        beside.append(time.thread_time() - start_here - inside[-1])
+        kernel.append(forward(*arguments))
+        whole.append(_taken(time.perf_counter, call))
     del held
     return median(kernel), median(whole), median(beside)
+
+
+def _taken(clock, call):
+    start = clock()
+    call()
+    return clock() - start
 
 
 def told(name, kernel, whole, beside):
