@@ -97,6 +97,13 @@ ProductClocks clocks_of_products(const Kernel& kernel, const WarpWork& work, dou
   return clocks;
 }
 
+/// Of a tile's rows, those that the matrix has.
+double present_in_first_tile(const TileProgram& program, TensorName tensor) {
+  const bool by_n = program.extent(tensor).cut_by_n();
+  const double rows = by_n ? program.tile.block_n : program.tile.block_m;
+  return std::min(1.0, static_cast<double>(by_n ? program.problem.seqlen_k : program.q_rows()) / rows);
+}
+
 /// What a CTA waits for before its first step and behind its last one.
 /// @param loaded  bytes of a step; in_rate  bytes a clock into an SM; of_l2  its share of the L2's rate
 void add_ends(CtaClocks& clocks, const TileProgram& program, const WarpWork& work, double loaded,
@@ -108,14 +115,17 @@ void add_ends(CtaClocks& clocks, const TileProgram& program, const WarpWork& wor
   clocks.begin = clocks.between * (work.in_flight - 1);
   const double arrives = kLatency + first_bytes / in_rate;
   const double leaves = kLatency + std::max(last.clocks_out(), last.in_l2() / of_l2);
-  if (!work.ahead) {
-    clocks.begin += arrives;
-    clocks.end = leaves;
-  }
   if (program.hand_out() == HandOut::to_who_retires) {
-    clocks.begin += kBetweenCtas + kUntilAsked;
+    clocks.begin += kBetweenCtas + kUntilAsked + arrives;
+    clocks.end = leaves;
+    return;
+  }
+  // Who stays asks for what its next block begins with while the results of this one leave.
+  clocks.once = kUntilAsked + leaves;
+  if (work.ahead) {
+    clocks.once += arrives;
   } else {
-    clocks.once = kUntilAsked + (work.ahead ? arrives + leaves : 0);
+    clocks.begin += std::max(arrives, leaves);
   }
 }
 
@@ -212,7 +222,8 @@ double clocks_of_elementwise(const Kernel& kernel, const TileProgram& program) {
   int slots = 1;
   for (const Operand& operand : adds_slots(program) ? program.phases.front() : program.prologue) {
     if (operand.kind != AccessKind::load) continue;
-    most = std::max(most, static_cast<double>(program.tile_bytes(operand.tensor)));
+    most = std::max(most, present_in_first_tile(program, operand.tensor) *
+                              static_cast<double>(program.tile_bytes(operand.tensor)));
     slots = std::max(slots, slots_of(program, operand.tensor));
   }
   // Fitted to reports/prediction/times-h200-ordered-1795779727 (median 8.2 %; 9.1 with the eight that
