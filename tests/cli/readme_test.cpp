@@ -80,6 +80,29 @@ TEST_CASE("the README's examples print what it shows") {
   CHECK(examples >= 2);
 }
 
+TEST_CASE("files that a page links to are there") {
+  const std::regex link("\\]\\(([^)#: ]+)(#[^)]*)?\\)");
+  int links = 0;
+  const auto check_page = [&](const std::filesystem::path& page) {
+    const std::string text = read_text_file(page.string());
+    for (std::sregex_iterator found(text.begin(), text.end(), link), end; found != end; ++found) {
+      CAPTURE(page.string());
+      CAPTURE(found->str());
+      CHECK(std::filesystem::exists(page.parent_path() / (*found)[1].str()));
+      ++links;
+    }
+  };
+  for (const auto& top : std::filesystem::directory_iterator(TILESCOPE_SOURCE_DIR)) {
+    if (top.path().extension() == ".md") check_page(top.path());
+    const std::string name = top.path().filename().string();
+    if (!top.is_directory() || name == "build" || name.starts_with(".")) continue;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(top.path())) {
+      if (entry.path().extension() == ".md") check_page(entry.path());
+    }
+  }
+  CHECK(links > 100);
+}
+
 TEST_CASE("sentences that had to be read twice are nowhere") {
   std::string all;
   for (const std::string& line : readme()) all += line + "\n";

@@ -200,6 +200,32 @@ TEST_CASE("products of fp8 take half the clocks; what is summed in two levels is
   CHECK(two_level.step.arithmetic - fast.step.arithmetic == doctest::Approx(128.0 * 128 / 128));
 }
 
+TEST_CASE("results leave beside what the next block begins with, where CTAs stay") {
+  const Machine machine = load_machine("h200-measured");
+  const AttentionProblem problem = long_problem(192);
+  const auto stays = clocks_of("gpu:flash3", problem, PassName::forward, machine);
+  const auto retires = clocks_of("gpu:flash3", problem, PassName::dkdvdq, machine);
+  REQUIRE(stays);
+  REQUIRE(retires);
+  CHECK(stays->end == 0);
+  CHECK(stays->once > 1100 + 959);  // the last results leave beside nothing
+  CHECK(retires->end > 959);
+  CHECK(retires->once == 0);
+}
+
+TEST_CASE("a pass by elements waits for the rows that are there") {
+  const Kernel& kernel = find_kernel("gpu:flash3");
+  const auto clocks = [&](std::int64_t queries) {
+    AttentionProblem problem = long_problem(256);
+    problem.seqlen_q = queries;
+    return clocks_of_elementwise(
+        kernel, program_of(kernel, problem, PassName::delta, kernel.default_options(problem)));
+  };
+  CHECK(clocks(64) == 959 * 64 * 512 / (256 * 16));  // 64 rows of 512 bytes, 256 threads that ask for 16
+  CHECK(clocks(4096) == clocks(64));
+  CHECK(clocks(20) == 959 * 3);
+}
+
 TEST_CASE("what is not known has no clocks") {
   Machine machine = load_machine("h200");
   AttentionProblem capped = long_problem(128);
