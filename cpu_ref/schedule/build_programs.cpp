@@ -235,6 +235,12 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
 
 /// The words by which CTAs of the pass agree, and those that say where keys and values lie and what those in
 /// fp8 beside wider queries are multiplied by, a number each.
+bool has_persistent_ctas(const TileProgram& program, const ProgramOptions& options) {
+  if (program.name != PassName::dkdvdq || program.waits_for_sums()) return false;
+  return program.dq_start == DqStart::claimed ||
+         (options.persistent && program.query_splits() == 1 && program.grid.heads_in_turn());
+}
+
 void set_words(TileProgram& program) {
   program.words.pass = page_words(program);
   if (program.work_counter) {  // each CTA, a block's, asks it once; the last one clears it
@@ -331,6 +337,7 @@ std::vector<TileProgram> build_programs(Algorithm algorithm, Direction direction
     program.page_lookups = options.page_lookups;
     check_slices(algorithm, program);
     set_grid(program, options);
+    program.persistent = has_persistent_ctas(program, options);
     set_words(program);
   }
   return programs;

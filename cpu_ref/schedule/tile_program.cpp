@@ -35,8 +35,7 @@ int TileProgram::num_blocks() const {
 
 HandOut TileProgram::hand_out() const {
   if (work_counter) return HandOut::to_who_ends;
-  const bool stays = name == PassName::dkdvdq && dq_start == DqStart::claimed;
-  return stays ? HandOut::there_and_back : HandOut::to_who_retires;
+  return persistent ? HandOut::there_and_back : HandOut::to_who_retires;
 }
 
 int TileProgram::kv_tiles_before(int batch, int m_block, int n_block) const {

@@ -98,6 +98,7 @@ struct TileProgram {
   Variant variant = Variant::own;  // of the forward pass
   bool single_launch = false;      // launched with the pass beside it: a CTA goes on from one to the other
   bool work_counter = false;  // as many CTAs as run at once, which ask a counter in memory for their blocks
+  bool persistent = false;    // the same number, each with one of every so-many-th block
   std::vector<Operand> init, prologue;
   std::vector<std::vector<Operand>> phases;
   std::vector<Operand> epilogue;
@@ -251,6 +252,9 @@ struct ProgramOptions {
   /// clear.
   DqStart dq_start = DqStart::cleared;
   int dq_flags = 1;  // of both
+  /// Whether CTAs of the fused backward pass are persistent where one head comes after the other, each kv
+  /// tile is a CTA's and nobody waits for another.
+  bool persistent = false;
   /// Parts a side of a tile that the mask cuts, see TileProgram; it divides both sides of every tile.
   int diagonal_slices = 1;
   SplitPolicy splits = {};  // of the forward pass

@@ -23,7 +23,7 @@ Flash3ForwardShape forward_shape(const AttentionProblem& problem, TileShape tile
 Flash3BackwardShape backward_shape(const TileProgram& program) {
   const int head_dim = static_cast<int>(program.problem.head_dim);
   if (flash3_has_backward_tables(program.problem)) return flash3_backward_table_shape(head_dim);
-  return flash3_backward_shape(head_dim, program.ordered, Flash3::persistent(program));
+  return flash3_backward_shape(head_dim, program.ordered, program.persistent);
 }
 
 /// Of the height that has the program's tile.
@@ -101,6 +101,7 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
     options.fused_swizzled_heads = backward.swizzled_heads;
   }
   options.dq_flags = flash3_backward_shape(problem).flags();
+  options.persistent = flash3_can_persist(problem);
   options.dq_start = dq_start(problem, options);
   return options;
 }
@@ -113,12 +114,6 @@ std::vector<TileShape> Flash3::tile_choices(const AttentionProblem& problem, Pas
     if (std::find(tiles.begin(), tiles.end(), other) == tiles.end()) tiles.push_back(other);
   }
   return tiles;
-}
-
-bool Flash3::persistent(const TileProgram& program) {
-  if (program.name != PassName::dkdvdq || program.ordered) return false;
-  if (program.dq_start != DqStart::cleared) return program.dq_start == DqStart::claimed;
-  return program.query_splits() == 1 && flash3_can_persist(program.problem) && program.grid.heads_in_turn();
 }
 
 std::vector<Boxes> Flash3::boxes(const TileProgram& program) {

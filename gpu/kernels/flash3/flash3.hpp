@@ -52,8 +52,6 @@ struct Flash3 {
   }
   /// See flash3_short_rows().
   static bool short_rows(const AttentionProblem&);
-  /// Whether a backward pass has persistent CTAs: see flash3_can_persist().
-  static bool persistent(const TileProgram&);
   static ProgramOptions default_options(const AttentionProblem&);
   /// Forward all heights of q tiles.
   static std::vector<TileShape> tile_choices(const AttentionProblem&, PassName);

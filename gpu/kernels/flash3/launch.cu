@@ -143,8 +143,7 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
       }
       if constexpr (Flash3BackwardChoice<kBackwardDim, false, true>::shape.persistent) {
         using Persistent = Flash3BackwardChoice<kBackwardDim, false, true>;
-        if (Flash3::persistent(program))
-          return launch_backward<kType, Persistent>(program, arguments, stream);
+        if (program.persistent) return launch_backward<kType, Persistent>(program, arguments, stream);
       }
       return launch_backward<kType, Flash3BackwardChoice<kBackwardDim>>(program, arguments, stream);
     }
