@@ -6,6 +6,7 @@
 #include <bit>
 #include <cfenv>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <optional>
 
@@ -38,35 +39,12 @@ double flush(double value) {
   return value;
 }
 
-struct Add {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a + b;
-  }
-};
-struct Subtract {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a - b;
-  }
-};
-struct Multiply {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a * b;
-  }
-};
-struct Divide {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a / b;
-  }
-};
+using Add = std::plus<>;
+using Subtract = std::minus<>;
+using Multiply = std::multiplies<>;
+using Divide = std::divides<>;
 struct MultiplyAdd {
-  template <class T>
-  T operator()(T a, T b, T c) const {
-    return std::fma(a, b, c);
-  }
+  auto operator()(auto a, auto b, auto c) const { return std::fma(a, b, c); }
 };
 /// A number before a NaN; -0 is less than 0.
 template <bool greatest>
@@ -93,17 +71,9 @@ struct OfMagnitudes {
   }
 };
 struct Absolute {
-  template <class T>
-  T operator()(T a) const {
-    return std::fabs(a);
-  }
+  auto operator()(auto a) const { return std::fabs(a); }
 };
-struct Negate {
-  template <class T>
-  T operator()(T a) const {
-    return -a;
-  }
-};
+using Negate = std::negate<>;
 struct Reciprocal {
   template <class T>
   T operator()(T a) const {
@@ -111,16 +81,10 @@ struct Reciprocal {
   }
 };
 struct SquareRoot {
-  template <class T>
-  T operator()(T a) const {
-    return std::sqrt(a);
-  }
+  auto operator()(auto a) const { return std::sqrt(a); }
 };
 struct ReciprocalSquareRoot {
-  template <class T>
-  T operator()(T a) const {
-    return static_cast<T>(1.0 / std::sqrt(static_cast<double>(a)));
-  }
+  auto operator()(auto a) const { return static_cast<decltype(a)>(1.0 / std::sqrt(static_cast<double>(a))); }
 };
 struct PowerOfTwo {
   float operator()(float a) const { return std::exp2(a); }
@@ -261,10 +225,7 @@ Execution select_multiply_add(const Instruction& instruction) {
 
 /// copysign d, a, b: b with the sign of a
 struct CopySign {
-  template <class T>
-  T operator()(T a, T b) const {
-    return std::copysign(b, a);
-  }
+  auto operator()(auto a, auto b) const { return std::copysign(b, a); }
 };
 
 }  // namespace

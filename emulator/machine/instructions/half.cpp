@@ -5,6 +5,7 @@
 #include "emulator/machine/instructions/half.hpp"
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -32,15 +33,9 @@ struct Bf16 {
 };
 
 // Operations on numbers that were widened.
-struct Add {
-  float operator()(float a, float b) const { return a + b; }
-};
-struct Subtract {
-  float operator()(float a, float b) const { return a - b; }
-};
-struct Multiply {
-  float operator()(float a, float b) const { return a * b; }
-};
+using Add = std::plus<>;
+using Subtract = std::minus<>;
+using Multiply = std::multiplies<>;
 struct MultiplyAdd {
   float operator()(float a, float b, float c) const {
     return to_odd(sum_to_odd(static_cast<double>(a) * static_cast<double>(b), static_cast<double>(c)));
@@ -60,9 +55,7 @@ struct Extreme {
 struct Absolute {
   float operator()(float a) const { return std::fabs(a); }
 };
-struct Negate {
-  float operator()(float a) const { return -a; }
-};
+using Negate = std::negate<>;
 struct HyperbolicTangent {
   float operator()(float a) const { return to_odd(std::tanh(static_cast<double>(a))); }
 };
