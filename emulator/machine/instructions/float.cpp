@@ -46,23 +46,6 @@ using Divide = std::divides<>;
 struct MultiplyAdd {
   auto operator()(auto a, auto b, auto c) const { return std::fma(a, b, c); }
 };
-/// A number before a NaN; -0 is less than 0.
-template <bool greatest>
-struct Extreme {
-  template <class T>
-  T operator()(T a, T b) const {
-    if (a != a) return b;
-    if (b != b) return a;
-    if (a == b) return std::signbit(a) == greatest ? b : a;
-    return (a < b) == greatest ? b : a;
-  }
-};
-using Minimum = Extreme<false>;
-using Maximum = Extreme<true>;
-template <class Op>
-struct UnlessNan {
-  float operator()(float a, float b) const { return a == a && b == b ? Op{}(a, b) : a + b; }
-};
 /// .xorsign.abs: of magnitudes, with the product's sign.
 template <class Op>
 struct OfMagnitudes {
@@ -192,8 +175,10 @@ Execution select_either(const Instruction& instruction) {
   if (!is_float(instruction.types.back())) return select_integer(operation, instruction);
   return select<Op, operands>(instruction);
 }
-template <Arithmetic operation, class Op, class KeepsNan>
+template <Arithmetic operation, bool greatest>
 Execution select_extreme(const Instruction& instruction) {
+  using Op = Extreme<greatest>;
+  using KeepsNan = Extreme<greatest, true>;
   const bool keeps_nan = instruction.has("NaN"), of_magnitudes = instruction.has("xorsign");
   if ((!keeps_nan && !of_magnitudes) || instruction.types.empty() || is_half(instruction.types.back()))
     return select_either<operation, Op, 2>(instruction);
@@ -235,8 +220,8 @@ void add_float_handlers(HandlerTable& table) {
   table.add("sub", select_either<Arithmetic::subtract, Subtract, 2>);
   table.add("mul", select_either<Arithmetic::multiply, Multiply, 2>);
   table.add("div", select_either<Arithmetic::divide, Divide, 2>);
-  table.add("min", select_extreme<Arithmetic::minimum, Minimum, UnlessNan<Minimum>>);
-  table.add("max", select_extreme<Arithmetic::maximum, Maximum, UnlessNan<Maximum>>);
+  table.add("min", select_extreme<Arithmetic::minimum, false>);
+  table.add("max", select_extreme<Arithmetic::maximum, true>);
   table.add("abs", select_either<Arithmetic::absolute, Absolute, 1>);
   table.add("neg", select_either<Arithmetic::negate, Negate, 1>);
   table.add("fma", select_multiply_add);

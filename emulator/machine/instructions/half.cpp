@@ -6,7 +6,6 @@
 
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <utility>
 
 #include "cpu_ref/numeric/numeric.hpp"
@@ -39,17 +38,6 @@ using Multiply = std::multiplies<>;
 struct MultiplyAdd {
   float operator()(float a, float b, float c) const {
     return to_odd(sum_to_odd(static_cast<double>(a) * static_cast<double>(b), static_cast<double>(c)));
-  }
-};
-/// Of a number and a NaN, the number, or the NaN (.NaN); -0 is less than 0.
-template <bool greatest, bool keeps_nan>
-struct Extreme {
-  float operator()(float a, float b) const {
-    if (keeps_nan && (a != a || b != b)) return std::numeric_limits<float>::quiet_NaN();
-    if (a != a) return b;
-    if (b != b) return a;
-    if (a == b) return std::signbit(a) == greatest ? b : a;
-    return (a < b) == greatest ? b : a;
   }
 };
 struct Absolute {

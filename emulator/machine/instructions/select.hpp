@@ -2,7 +2,9 @@
 // The choice of a handler by the type that an opcode names.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "emulator/machine/lanes.hpp"
 
@@ -50,6 +52,20 @@ constexpr bool is_half(ptx::Type type) {
          type == ptx::Type::bf16x2;
 }
 constexpr bool is_float(ptx::Type type) { return type == ptx::Type::f32 || type == ptx::Type::f64; }
+
+/// min and max of floating-point numbers: of a number and a NaN, the number, or the NaN (.NaN); -0 is less
+/// than 0.
+template <bool greatest, bool keeps_nan = false>
+struct Extreme {
+  template <class T>
+  T operator()(T a, T b) const {
+    if (keeps_nan && (a != a || b != b)) return std::numeric_limits<T>::quiet_NaN();
+    if (a != a) return b;
+    if (b != b) return a;
+    if (a == b) return std::signbit(a) == greatest ? b : a;
+    return (a < b) == greatest ? b : a;
+  }
+};
 
 /// Opcodes that integers and floating-point numbers share.
 enum class Arithmetic { add, subtract, multiply, divide, minimum, maximum, absolute, negate };
