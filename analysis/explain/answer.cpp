@@ -19,7 +19,8 @@ std::string verdict_of(const KernelFit& fit) {
   text += fit.agreement == Agreement::unexplained ? ", nearest: " : ": ";
   text += best.text();
   for (const NamedCause& cause : fit.causes) {
-    if (cause.name == "spills" && fit.best && 10 * cause.bytes > fit.best->bytes.write_bytes) {
+    const bool written = cause.kind == CauseKind::spills && !cause.reads;
+    if (written && fit.best && 10 * cause.bytes > fit.best->bytes.write_bytes) {
       text += ", with " + format_bytes(static_cast<double>(cause.bytes)) + " of spills";
     }
   }

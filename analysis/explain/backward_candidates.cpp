@@ -12,6 +12,11 @@ namespace {
 
 using enum TensorName;
 
+TileProgram flash2_pass(const AttentionProblem& problem, const ProgramOptions& options, PassName name) {
+  const auto programs = build_programs(Algorithm::flash2, Direction::backward, problem, options);
+  return *std::ranges::find(programs, name, &TileProgram::name);
+}
+
 std::int64_t loaded_bytes(const TileProgram& program, std::initializer_list<TensorName> tensors) {
   std::int64_t bytes = 0;
   for (const TensorTraffic& traffic : tensor_traffic(program)) {
@@ -169,8 +174,7 @@ void add_either(CandidateCollector& collector, const TileProgram& dkdv) {
   const TileShape turned = {dkdv.tile.block_n, dkdv.tile.block_m};
   ProgramOptions options = ProgramOptions::with_tile(turned);
   options.backward = BackwardOrder::split;
-  const TileProgram dq_pass =
-      pass_of(build_programs(Algorithm::flash2, Direction::backward, dkdv.problem, options), PassName::dq);
+  const TileProgram dq_pass = flash2_pass(dkdv.problem, options, PassName::dq);
   const auto add = [&](const char* convention) -> CandidateProgram& {
     CandidateProgram& either = collector.add("backward, dK and dV or dQ by CTA", convention, {dkdv, dq_pass});
     either.blocks = dkdv.num_blocks() + dkdv.problem.group_size() * dq_pass.num_blocks();
@@ -189,8 +193,7 @@ void add_by_kv_tile(CandidateCollector& collector, const AttentionProblem& probl
                     const std::string& convention, std::span<const int> splits = {}) {
   ProgramOptions options = ProgramOptions::with_tile(tile);
   options.backward = BackwardOrder::fused;
-  const TileProgram fused =
-      pass_of(build_programs(Algorithm::flash2, Direction::backward, problem, options), PassName::dkdvdq);
+  const TileProgram fused = flash2_pass(problem, options, PassName::dkdvdq);
   collector.add("backward, dQ reduced", convention, {fused});
   const std::string beside = convention.empty() ? "" : convention + ", ";
   add_flash2_style(collector, fused, beside);
@@ -203,8 +206,7 @@ void add_by_kv_tile(CandidateCollector& collector, const AttentionProblem& probl
     }
   }
   options.backward = BackwardOrder::split;
-  const TileProgram dkdv =
-      pass_of(build_programs(Algorithm::flash2, Direction::backward, problem, options), PassName::dkdv);
+  const TileProgram dkdv = flash2_pass(problem, options, PassName::dkdv);
   collector.add("backward, dK and dV", convention, {dkdv});
   add_rows_of_heads(collector, "backward, dK and dV", beside, dkdv);
   if (convention.empty()) add_either(collector, dkdv);
@@ -212,8 +214,7 @@ void add_by_kv_tile(CandidateCollector& collector, const AttentionProblem& probl
   for (const int block_n : kCandidateBlocks) {
     if (block_n > tile.block_n) break;
     options[PassName::dq].tile = {tile.block_n, block_n};  // as many CTAs as the kv tiles have
-    const TileProgram dq_pass =
-        pass_of(build_programs(Algorithm::flash2, Direction::backward, problem, options), PassName::dq);
+    const TileProgram dq_pass = flash2_pass(problem, options, PassName::dq);
     collector.add("backward, dK/dV then dQ in one launch",
                   fmt::format("dQ by tiles of {}x{}", tile.block_n, block_n), {dkdv, dq_pass});
   }
@@ -227,10 +228,7 @@ void add_by_query_head(CandidateCollector& collector, const AttentionProblem& pr
   ProgramOptions options = ProgramOptions::with_tile(tile);
   options.backward = BackwardOrder::fused;
   options.set_query_splits(static_cast<int>(problem.group_size()));
-  add_flash4_style(
-      collector,
-      pass_of(build_programs(Algorithm::flash2, Direction::backward, problem, options), PassName::dkdvdq),
-      "dK and dV added to sums, ");
+  add_flash4_style(collector, flash2_pass(problem, options, PassName::dkdvdq), "dK and dV added to sums, ");
 }
 
 }  // namespace
@@ -240,14 +238,11 @@ void add_backward(CandidateCollector& collector, const AttentionProblem& problem
   add_by_kv_tile(collector, problem, tile, "", splits);
   if (problem.group_size() > 1) add_by_query_head(collector, problem, tile);
   ProgramOptions options = ProgramOptions::with_tile(tile);
-  const TileProgram dq_pass =
-      pass_of(build_programs(Algorithm::flash2, Direction::backward, problem, options), PassName::dq);
+  const TileProgram dq_pass = flash2_pass(problem, options, PassName::dq);
   collector.add("backward, dQ", "", {dq_pass});
   add_rows_of_heads(collector, "backward, dQ", "", dq_pass);
   options.backward = BackwardOrder::q_outer;
-  collector.add(
-      "backward, dK and dV reduced", "",
-      {pass_of(build_programs(Algorithm::flash2, Direction::backward, problem, options), PassName::dqdkdv)});
+  collector.add("backward, dK and dV reduced", "", {flash2_pass(problem, options, PassName::dqdkdv)});
   collector.add("flash1 backward", "",
                 {build_programs(Algorithm::flash1, Direction::backward, problem, options).front()});
 }

@@ -66,10 +66,6 @@ constexpr int kLeastBoxBytes = 16;
 
 }  // namespace
 
-TileProgram pass_of(const std::vector<TileProgram>& programs, PassName name) {
-  return *std::ranges::find(programs, name, &TileProgram::name);
-}
-
 TileProgram elementwise(const AttentionProblem& problem, Axis axis, std::vector<Operand> loads,
                         std::vector<Operand> stores) {
   TileProgram program;

@@ -12,7 +12,6 @@
 
 namespace tilescope {
 
-TileProgram pass_of(const std::vector<TileProgram>& programs, PassName name);
 /// A pass without inner tiles: it reads and writes each element of some tensors once.
 TileProgram elementwise(const AttentionProblem& problem, Axis axis, std::vector<Operand> loads,
                         std::vector<Operand> stores);

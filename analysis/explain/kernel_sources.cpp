@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "analysis/explain/explain_record.hpp"
-#include "analysis/model/counts/pass_metrics.hpp"
+#include "analysis/model/counts/measured_bytes.hpp"
 #include "analysis/records/record_kinds.hpp"
 #include "profiler/records/json_fields.hpp"
 #include "profiler/records/ncu_csv.hpp"

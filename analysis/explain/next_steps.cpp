@@ -14,12 +14,9 @@ namespace tilescope {
 namespace {
 
 /// What a counted cause comes to, of both sides.
-std::int64_t bytes_of(const KernelFit& fit, std::initializer_list<const char*> names) {
+std::int64_t bytes_of(const KernelFit& fit, CauseKind kind) {
   std::int64_t bytes = 0;
-  for (const NamedCause& cause : fit.causes) {
-    const bool named = std::ranges::any_of(names, [&cause](const char* name) { return cause.name == name; });
-    if (named) bytes += cause.bytes;
-  }
+  for (const NamedCause& cause : fit.causes) bytes += cause.kind == kind ? cause.bytes : 0;
   return bytes;
 }
 
@@ -27,14 +24,14 @@ void add_counted(std::vector<NextStep>& steps, const LaunchAnswer& answer, const
                  const KernelFit& fit) {
   constexpr std::int64_t kRegisterBytes = 4;
   const std::int64_t moved = answer.sm_l2.total();
-  if (const std::int64_t spilled = bytes_of(fit, {"spills", "spills read back"}); spilled > 0) {
+  if (const std::int64_t spilled = bytes_of(fit, CauseKind::spills); spilled > 0) {
     const std::int64_t local = kernel.launch.local_bytes.value_or(0);
     steps.push_back({local > 0 ? fmt::format("{} registers fewer a thread, which are spilled",
                                              (local + kRegisterBytes - 1) / kRegisterBytes)
                                : "no spilled registers",
                      Boundary::sm_l2, moved, moved - spilled, "by counter"});
   }
-  const std::int64_t partial = bytes_of(fit, {"partly written sectors", "sectors merged in L1"});
+  const std::int64_t partial = bytes_of(fit, CauseKind::partial_sectors);
   if (partial > 0) {
     steps.push_back({"stores of whole sectors", Boundary::sm_l2, moved, moved - partial, "by counter"});
   }

@@ -5,6 +5,7 @@
 #include <omp.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <ctime>
 #include <fstream>
 
@@ -32,6 +33,12 @@ std::string_view to_string(PagePlacement pages) { return kPagePlacements[static_
 
 PagePlacement parse_page_placement(std::string_view text) {
   return value_named<PagePlacement>("pages", text, kPagePlacements);
+}
+
+const PassRecord* RunEntry::timed_pass(Direction direction) const {
+  const auto found = std::ranges::find_if(
+      passes, [direction](const PassRecord& pass) { return pass.direction == direction && pass.time; });
+  return found == passes.end() ? nullptr : &*found;
 }
 
 MachineInfo this_machine() {

@@ -227,6 +227,9 @@ struct RunEntry {
   std::optional<std::string> runs_on = std::nullopt;
   std::optional<std::int64_t> rung = std::nullopt;
   bool operator==(const RunEntry&) const = default;
+
+  /// The pass of that direction with a time, or null.
+  const PassRecord* timed_pass(Direction direction) const;
 };
 
 /// What making a record took.

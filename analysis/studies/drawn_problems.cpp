@@ -134,22 +134,16 @@ struct Ratio {
   double of_best = 0.0;
 };
 
-const PassRecord* timed_pass_of(const RunEntry& run, Direction direction) {
-  const auto found = std::ranges::find_if(
-      run.passes, [&](const PassRecord& pass) { return pass.direction == direction && pass.time; });
-  return found == run.passes.end() ? nullptr : &*found;
-}
-
 std::vector<Ratio> ratios_of(const std::vector<RunEntry>& runs, const std::string& kernel,
                              Direction direction) {
   std::vector<Ratio> ratios;
   for (const RunEntry& run : runs) {
-    const PassRecord* own = run.kernel == kernel ? timed_pass_of(run, direction) : nullptr;
+    const PassRecord* own = run.kernel == kernel ? run.timed_pass(direction) : nullptr;
     if (!own) continue;
     double best_s = 0.0;
     for (const RunEntry& other : runs) {
       const bool beside = !other.algorithm && other.problem == run.problem;
-      const PassRecord* pass = beside ? timed_pass_of(other, direction) : nullptr;
+      const PassRecord* pass = beside ? other.timed_pass(direction) : nullptr;
       if (pass && (best_s == 0.0 || pass->time->median_s < best_s)) best_s = pass->time->median_s;
     }
     if (best_s > 0.0) ratios.push_back({run.problem, best_s / own->time->median_s});

@@ -51,16 +51,13 @@ class Flash1Forward {
   void operator()(Cta& cta) {
     initialise(cta);
     for (int block = cta.first_block(); block < cta.end_block(); ++block) {
-      const TileRuns queries = cta.inner_tiles(block);
-      if (queries.empty()) continue;
+      if (cta.inner_tiles(block).empty()) continue;
       const TileCoord owned = cta.coord(cta.first_head(), block);
       const TileView k = cta.load(TensorName::k, owned, k_);
       v_view_ = cta.load(TensorName::v, owned, v_);
       transpose_tile(k, cta.keys(owned), head_dim_, scale_.sign, k_transposed_);
-      for (int i = 0; i < queries.count(); ++i) {
-        const int m_block = cta.inner_tile(queries, block, i);
-        step(cta, cta.coord(cta.first_head(), block, m_block), queries.full(m_block));
-      }
+      cta.for_each_inner_tile(cta.first_head(), block,
+                              [&](const TileCoord& at, bool full) { step(cta, at, full); });
     }
   }
 
@@ -166,20 +163,16 @@ class Backward {
     initialise(cta);
     for (int block = cta.first_block(); block < cta.end_block(); ++block) {
       const TileCoord owned = cta.coord(cta.first_head(), block);
-      const TileRuns queries = cta.inner_tiles(block);
       dk_.zero();
       dv_.zero();
-      if (!queries.empty()) {
+      if (!cta.inner_tiles(block).empty()) {
         k_view_ = cta.load(TensorName::k, owned, k_);
         const TileView v = cta.load(TensorName::v, owned, v_);
         transpose_tile(k_view_, cta.keys(owned), head_dim_, math_.scale.sign, k_transposed_);
         transpose_tile(v, cta.keys(owned), head_dim_, 1.0f, v_transposed_);
       }
       for (int head = cta.first_head(); head < cta.end_head(); ++head) {
-        for (int i = 0; i < queries.count(); ++i) {
-          const int m_block = cta.inner_tile(queries, block, i);
-          step(cta, cta.coord(head, block, m_block), queries.full(m_block));
-        }
+        cta.for_each_inner_tile(head, block, [&](const TileCoord& at, bool full) { step(cta, at, full); });
       }
       scale_values(dk_.data(), math_.scale.signed_scale, static_cast<std::int64_t>(dk_.size()));
       cta.store(TensorName::dk, owned, dk_.view());

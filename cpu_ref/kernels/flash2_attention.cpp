@@ -54,23 +54,20 @@ class Flash2Forward {
   void operator()(Cta& cta) {
     const int block = cta.first_block();
     const TileCoord owned = cta.coord(cta.first_head(), block);
-    const TileRuns keys = cta.inner_tiles(block);
     descale_ = cta.descale(TensorName::q, owned);
     if (!by_block_) descale_ *= cta.descale(TensorName::k, owned);
     v_unit_ = by_block_ ? 1.0f : cta.descale(TensorName::v, owned);
     unit_ = static_cast<double>(scale_.magnitude) * static_cast<double>(descale_);
     out_.zero();
     row_states_.begin(cta, owned, unit_, scale_.probs_factor, row_max_.data(), row_sum_.data());
-    if (!keys.empty()) {
+    if (!cta.inner_tiles(block).empty()) {
       const TileView q = cta.load(TensorName::q, owned, q_);
       transpose_tile(q, cta.queries(owned), head_dim_, scale_.sign, q_transposed_);
       if (sums_.of_pairs) pair_float_rows(q_transposed_, head_dim_, cta.queries(owned), q_pairs_);
       score_mods_.load(cta, owned);
     }
-    for (int i = 0; i < keys.count(); ++i) {
-      const int n_block = cta.inner_tile(keys, block, i);
-      step(cta, cta.coord(cta.first_head(), block, n_block), keys.full(n_block));
-    }
+    cta.for_each_inner_tile(cta.first_head(), block,
+                            [&](const TileCoord& at, bool full) { step(cta, at, full); });
     finish(cta, owned);
   }
 
@@ -192,16 +189,14 @@ class Combine {
   void operator()(Cta& cta) {
     const int block = cta.first_block();
     const TileCoord owned = cta.coord(cta.first_head(), block);
-    const TileRuns splits = cta.inner_tiles(block);
     const int rows = cta.queries(owned);
     out_.zero();
     row_states_.begin(cta, owned, 1.0, 1.0f, max_.data(), sum_.data());
-    for (int i = 0; i < splits.count(); ++i) {
-      const TileCoord at = cta.coord(owned.head, block, cta.inner_tile(splits, block, i));
+    cta.for_each_inner_tile(owned.head, block, [&](const TileCoord& at, bool) {
       const TileView part = cta.load(TensorName::out_partial, at, part_);
       cta.load_stats(TensorName::lse_partial, at, part_lse_.data());
       for (int row = 0; row < rows; ++row) add(part.row(row), row);
-    }
+    });
     for (int row = 0; row < rows; ++row) {
       const auto r = static_cast<std::size_t>(row);
       if (sum_[r] == 0.0f) continue;

@@ -79,10 +79,9 @@ class KeyBlocks {
   void operator()(Cta& cta) {
     const int block = cta.first_block();
     const TileCoord owned = cta.coord(cta.first_head(), block);
-    const TileRuns queries = cta.inner_tiles(block);
     dk_.zero();
     dv_.zero();
-    if (!queries.empty()) {
+    if (!cta.inner_tiles(block).empty()) {
       k_view_ = cta.load(TensorName::k, owned, k_);
       const TileView v = cta.load(TensorName::v, owned, v_);
       transpose_tile(k_view_, cta.keys(owned), head_dim_, math_.scale.sign, k_transposed_);
@@ -90,10 +89,7 @@ class KeyBlocks {
       math_.load(cta, owned);
     }
     for (int head = cta.first_head(); head < cta.end_head(); ++head) {
-      for (int i = 0; i < queries.count(); ++i) {
-        const int m_block = cta.inner_tile(queries, block, i);
-        step(cta, cta.coord(head, block, m_block), queries.full(m_block));
-      }
+      cta.for_each_inner_tile(head, block, [&](const TileCoord& at, bool full) { step(cta, at, full); });
     }
     if (!sums_dkdv_) {
       scale_values(dk_.data(), math_.scale.signed_scale, static_cast<std::int64_t>(dk_.size()));
@@ -177,14 +173,11 @@ class QueryBlocks {
   void operator()(Cta& cta) {
     const int block = cta.first_block();
     const TileCoord owned = cta.coord(cta.first_head(), block);
-    const TileRuns keys = cta.inner_tiles(block);
     dq_.zero();
     dsink_ = 0;
-    if (!keys.empty()) load_owned(cta, owned);
-    for (int i = 0; i < keys.count(); ++i) {
-      const int n_block = cta.inner_tile(keys, block, i);
-      step(cta, cta.coord(cta.first_head(), block, n_block), keys.full(n_block));
-    }
+    if (!cta.inner_tiles(block).empty()) load_owned(cta, owned);
+    cta.for_each_inner_tile(cta.first_head(), block,
+                            [&](const TileCoord& at, bool full) { step(cta, at, full); });
     scale_values(dq_.data(), math_.scale.signed_scale, static_cast<std::int64_t>(dq_.size()));
     cta.store(TensorName::dq, owned, dq_.view());
     if (sums_sinks_) cta.in_turn([&](bool) { cta.reduce_head(TensorName::dsink, owned, dsink_); });

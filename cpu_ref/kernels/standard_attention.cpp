@@ -12,16 +12,6 @@
 namespace tilescope {
 namespace {
 
-/// Calls step(coord, n_block) for the inner tiles of one phase.
-template <typename Step>
-void for_each_inner_tile(Cta& cta, int head, Step&& step) {
-  const int block = cta.first_block();
-  const TileRuns inner = cta.inner_tiles(block);
-  for (int i = 0; i < inner.count(); ++i) {
-    step(cta.coord(head, block, cta.inner_tile(inner, block, i)));
-  }
-}
-
 /// Passes scores (S = Q K^T) and dprobs (dP = dO V^T).
 class RowsTimesRows {
  public:
@@ -38,7 +28,7 @@ class RowsTimesRows {
 
   void operator()(Cta& cta) {
     const TileView left = cta.load(left_name_, cta.coord(cta.first_head(), cta.first_block()), left_);
-    for_each_inner_tile(cta, cta.first_head(), [&](const TileCoord& at) {
+    cta.for_each_inner_tile(cta.first_head(), cta.first_block(), [&](const TileCoord& at, bool) {
       const ScoreTile place(cta, at, Queries::rows);
       const TileView right = cta.load(right_name_, at, right_);
       transpose_tile(right, place.keys, depth_, 1.0f, right_transposed_);
@@ -83,7 +73,7 @@ class RowSoftmax {
     row_states_.begin(cta, owned, unit, 1.0f, row_max_.data(), row_sum_.data());
     std::copy_n(row_max_.data(), queries, first_max_.data());
     score_mods_.load(cta, owned);
-    for_each_inner_tile(cta, cta.first_head(), [&](const TileCoord& at) {
+    cta.for_each_inner_tile(cta.first_head(), cta.first_block(), [&](const TileCoord& at, bool) {
       const ScoreTile place(cta, at, Queries::rows);
       cta.load_into(TensorName::scores, at, tile_.data(), tile_.stride());
       score_mods_.apply(place, unit, tile_);
@@ -105,7 +95,7 @@ class RowSoftmax {
       row_sum += exp2_row(strip_.row(i), seqlen_k, {scale_.log2, 0.0f}, row_max_.data()[i]);
       scale_values(strip_.row(i), row_sum == 0.0f ? 0.0f : probs_factor_ / row_sum, seqlen_k);
     }
-    for_each_inner_tile(cta, cta.first_head(), [&](const TileCoord& at) {
+    cta.for_each_inner_tile(cta.first_head(), cta.first_block(), [&](const TileCoord& at, bool) {
       const ScoreTile place(cta, at, Queries::rows);
       cta.store(TensorName::probs, at, {strip_.data() + place.first_key, strip_.stride()});
       if (TileState* state = cta.observe(at)) {
@@ -157,7 +147,7 @@ class RowGradient {
       cta.load_heads(TensorName::sink, owned, &sink);
     }
     delta_.zero();
-    for_each_inner_tile(cta, head, [&](const TileCoord& at) {
+    cta.for_each_inner_tile(head, cta.first_block(), [&](const TileCoord& at, bool) {
       const ScoreTile place(cta, at, Queries::rows);
       cta.load_into(TensorName::probs, at, probs_.data() + place.first_key, probs_.stride());
       cta.load_into(TensorName::dprobs, at, tile_.data(), tile_.stride());
@@ -178,7 +168,7 @@ class RowGradient {
     if (score_mods_.change_gradients()) {
       multiply_values(dprobs_.data(), slopes_.data(), queries * dprobs_.stride());
     }
-    for_each_inner_tile(cta, head, [&](const TileCoord& at) {
+    cta.for_each_inner_tile(head, cta.first_block(), [&](const TileCoord& at, bool) {
       const ScoreTile place(cta, at, Queries::rows);
       const TileView dscores = {dprobs_.data() + place.first_key, dprobs_.stride()};
       cta.store(TensorName::dscores, at, dscores);
@@ -228,7 +218,7 @@ class MatrixTimesRows {
     const bool transposed = cta.program().axis == Axis::kv;
     product_.zero();
     for (int head = cta.first_head(); head < cta.end_head(); ++head) {
-      for_each_inner_tile(cta, head, [&](const TileCoord& at) {
+      cta.for_each_inner_tile(head, cta.first_block(), [&](const TileCoord& at, bool) {
         const ScoreTile place(cta, at, Queries::rows);
         cta.load_into(matrix_name_, at, matrix_.data(), matrix_.stride());
         const TileView rows = cta.load(rows_name_, at, rows_);

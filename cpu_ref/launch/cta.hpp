@@ -71,6 +71,15 @@ class Cta {
   }
   /// Inner tiles that a block of the owned axis visits.
   TileRuns inner_tiles(int block) const { return program_->inner_tiles(work_, block); }
+  /// Calls step(coord, whether no mask cuts the tile) for each of these, in the order of the walk.
+  template <typename Step>
+  void for_each_inner_tile(int head, int block, Step&& step) const {
+    const TileRuns tiles = inner_tiles(block);
+    for (int i = 0; i < tiles.count(); ++i) {
+      const int inner = inner_tile(tiles, block, i);
+      step(coord(head, block, inner), tiles.full(inner));
+    }
+  }
   /// What the queries of its batch entry see.
   const Mask& mask() const { return mask_; }
   /// Of the keys, that the CTA walks.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
+#include <stdexcept>
 
 #include "cpu_ref/schedule/kv_page_rows.hpp"
 
@@ -77,6 +78,7 @@ WordAccesses page_words(const TileProgram& program) {
   std::int64_t of_streamed = 0;
   for (const auto& phase : program.phases) of_streamed += lookups(phase, by);
   if (problem.page_size == 0 || of_owned + of_streamed == 0) return {};
+  if (program.tile.block_n % by.parts != 0) throw std::logic_error("parts of a page look-up divide a tile");
   std::int64_t sectors = 0;
   problem.for_each_length([&](std::int64_t entries, std::int64_t entry) {
     const std::int64_t keys = problem.keys_of(entry), keys_a_sector = problem.page_size * kEntriesASector;

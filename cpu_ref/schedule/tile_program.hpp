@@ -45,8 +45,8 @@ struct WordAccesses {
   bool operator==(const WordAccesses&) const = default;
 };
 
-/// How a CTA looks up the pages of a tile of keys: equal parts of the tile each by themselves, and those of K
-/// and V apart, or of both together where one phase loads both.
+/// How a CTA looks up the pages of a tile of keys: equal parts, which divide its keys, each by themselves,
+/// and those of K and V apart, or of both together where one phase loads both.
 struct PageLookups {
   int parts = 1;
   bool each_operand = false;

@@ -6,11 +6,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "emulator/machine/async_queue.hpp"
-#include "emulator/machine/device_heap.hpp"
 #include "emulator/machine/launch.hpp"
 #include "emulator/machine/memory.hpp"
 
@@ -39,6 +39,20 @@ struct Cluster {
   std::vector<std::unique_ptr<Cta>> ctas;  // by rank
   std::any extension;                      // state of sm90/
   std::shared_ptr<HappensBefore> account;  // where races are looked for
+};
+
+/// What kernels allocate by malloc. It lives as long as the launch. Each part of a launch that runs on its
+/// own has 8 MiB, as a device has unless its host asks for more.
+class DeviceHeap {
+ public:
+  /// The address; 0 where there is no room.
+  std::uint64_t allocate(Memory& memory, std::uint64_t bytes);
+  /// @returns false where nothing was allocated at the address. 0 is nothing, and may be freed.
+  bool free(Memory& memory, std::uint64_t address);
+
+ private:
+  std::map<std::uint64_t, std::vector<std::byte>> by_address_;
+  std::uint64_t used_ = 0;
 };
 
 /// What the whole of a launch shares.

@@ -58,10 +58,10 @@ Execution HandlerTable::find(const ptx::Instruction& instruction) const {
   for (std::string_view words = instruction.opcode; !words.empty();) {
     if (const auto found = by_words_.find(words); found != by_words_.end()) {
       try {
-        const auto& [select, operands] = found->second;
+        const auto& [select, always, operands] = found->second;
         if (!operands.empty() && !operands_fit(instruction, operands))
           throw std::runtime_error("operands other than it has");
-        return select(instruction);
+        return select ? select(instruction) : always;
       } catch (const std::exception& error) {
         fail(error.what());
       }

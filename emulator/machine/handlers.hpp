@@ -31,6 +31,12 @@ enum class Converge : std::uint8_t {
   warp,       // all that live (.aligned, bar.sync)
 };
 
+/// Of instructions that change nothing here.
+template <Outcome outcome>
+Outcome simply(Warp&, const ptx::Instruction&) {
+  return outcome;
+}
+
 struct Execution {
   Handler handler = nullptr;
   Converge converge = Converge::none;
@@ -50,7 +56,11 @@ class HandlerTable {
   /// @param words  the begin of the opcode up to a dot, "cp.async.bulk"
   /// @param operands  as of operands_fit(). Empty where `select` looks at them.
   void add(std::string_view words, Select select, std::string_view operands = {}) {
-    by_words_[std::string(words)] = {select, operands};
+    by_words_[std::string(words)] = {select, {}, operands};
+  }
+  /// What executes every form.
+  void add(std::string_view words, Execution always, std::string_view operands = {}) {
+    by_words_[std::string(words)] = {nullptr, always, operands};
   }
   /// Throws std::runtime_error with line and text at an instruction that no entry knows.
   Execution find(const ptx::Instruction& instruction) const;
@@ -61,6 +71,7 @@ class HandlerTable {
  private:
   struct Entry {
     Select select;
+    Execution always;  // without `select`
     std::string_view operands;
   };
   std::map<std::string, Entry, std::less<>> by_words_;

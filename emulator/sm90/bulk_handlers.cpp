@@ -140,8 +140,7 @@ Execution select_copy_of_run(const ptx::Instruction& instruction) {
   const bool to_many = instruction.has("multicast::cluster");
   if (instruction.has("cp_mask"))
     throw std::runtime_error("a bulk copy of some bytes of each chunk is not known");
-  if (to == "prefetch" && operands_fit(instruction, "av|avv"))
-    return {[](Warp&, const ptx::Instruction&) { return Outcome::next; }};
+  if (to == "prefetch" && operands_fit(instruction, "av|avv")) return {simply<Outcome::next>};
   if (to == "global" && instruction.has("bulk_group") && operands_fit(instruction, "aav|aavv"))
     return {store_run<false>};
   const bool is_counted = instruction.has("mbarrier::complete_tx::bytes") && to.starts_with("shared::");
@@ -163,8 +162,7 @@ Execution select_reduction_of_run(const ptx::Instruction& instruction) {
 void add_bulk_handlers(HandlerTable& table) {
   table.add("cp.async.bulk", select_copy_of_run);
   table.add("cp.reduce.async.bulk", select_reduction_of_run, "aav|aavv");
-  table.add("cp.async.bulk.commit_group",
-            [](const ptx::Instruction&) -> Execution { return {commit_stores}; });
+  table.add("cp.async.bulk.commit_group", {commit_stores});
   table.add(
       "cp.async.bulk.wait_group",
       [](const ptx::Instruction& instruction) -> Execution {

@@ -10,8 +10,6 @@ namespace {
 
 constexpr std::uint32_t kSmRegisters = 65536;
 
-Outcome nothing(Warp&, const ptx::Instruction&) { return Outcome::next; }
-
 // ---- Clusters.
 
 /// Addresses of shared memory; generic ones where the instruction names no space.
@@ -173,27 +171,18 @@ void end_cta(Cta& cta) {
 }  // namespace
 
 void add_cluster_handlers(HandlerTable& table) {
-  const auto add = [&]<Outcome (*kHandler)(Warp&, const ptx::Instruction&), Converge kConverge>(
-                       std::string_view words, std::string_view operands = {}) {
-    table.add(
-        words,
-        [](const ptx::Instruction&) -> Execution {
-          return {kHandler, kConverge};
-        },
-        operands);
-  };
-  add.operator()<map_to_rank, Converge::none>("mapa", "rvv");
-  add.operator()<rank_of_address, Converge::none>("getctarank", "rv");
-  add.operator()<arrive_in_cluster, Converge::warp>("barrier.cluster.arrive");
-  add.operator()<wait_for_cluster, Converge::warp>("barrier.cluster.wait");
-  add.operator()<fence_proxy, Converge::none>("fence.proxy.async");
-  add.operator()<nothing, Converge::none>("fence.proxy.alias");
-  add.operator()<fence_barrier_init, Converge::none>("fence.mbarrier_init");
-  add.operator()<give_up_registers, Converge::warp>("setmaxnreg.dec", "v");
-  add.operator()<take_registers, Converge::warp>("setmaxnreg.inc", "v");
+  table.add("mapa", {map_to_rank}, "rvv");
+  table.add("getctarank", {rank_of_address}, "rv");
+  table.add("barrier.cluster.arrive", {arrive_in_cluster, Converge::warp});
+  table.add("barrier.cluster.wait", {wait_for_cluster, Converge::warp});
+  table.add("fence.proxy.async", {fence_proxy});
+  table.add("fence.proxy.alias", {simply<Outcome::next>});
+  table.add("fence.mbarrier_init", {fence_barrier_init});
+  table.add("setmaxnreg.dec", {give_up_registers, Converge::warp}, "v");
+  table.add("setmaxnreg.inc", {take_registers, Converge::warp}, "v");
   // Launches go on one after the other: what came before has ended.
-  add.operator()<nothing, Converge::none>("griddepcontrol.wait");
-  add.operator()<nothing, Converge::none>("griddepcontrol.launch_dependents");
+  table.add("griddepcontrol.wait", {simply<Outcome::next>});
+  table.add("griddepcontrol.launch_dependents", {simply<Outcome::next>});
   table.add("multimem", refuse_multicast_object);
   table.on_cta_begin = begin_cta;
   table.on_cta_end = end_cta;

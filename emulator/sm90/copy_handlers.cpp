@@ -109,8 +109,7 @@ Execution select_tensor_reduction(const ptx::Instruction& instruction) {
 void add_copy_handlers(HandlerTable& table) {
   table.add("cp.async.bulk.tensor", select_tensor_copy);
   table.add("cp.reduce.async.bulk.tensor", select_tensor_reduction, "ta|tav");
-  table.add(
-      "prefetch.tensormap", [](const ptx::Instruction&) -> Execution { return {prefetch_map}; }, "a");
+  table.add("prefetch.tensormap", {prefetch_map}, "a");
 }
 
 }  // namespace tilescope::gpu::emulator

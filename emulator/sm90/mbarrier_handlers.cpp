@@ -157,10 +157,8 @@ Execution select_ask(const ptx::Instruction& instruction) {
 
 void add_mbarrier_handlers(HandlerTable& table) {
   constexpr std::string_view kArrival = "a|av|_a|_av", kQuestion = "pav|pavv";
-  table.add(
-      "mbarrier.init", [](const ptx::Instruction&) -> Execution { return {init}; }, "av");
-  table.add(
-      "mbarrier.inval", [](const ptx::Instruction&) -> Execution { return {invalidate}; }, "a");
+  table.add("mbarrier.init", {init}, "av");
+  table.add("mbarrier.inval", {invalidate}, "a");
   table.add("mbarrier.arrive", select_arrive, kArrival);
   table.add(
       "cp.async.mbarrier.arrive",
@@ -169,11 +167,8 @@ void add_mbarrier_handlers(HandlerTable& table) {
       },
       "a");
   table.add("mbarrier.arrive_drop", select_arrive, kArrival);
-  table.add(
-      "mbarrier.expect_tx", [](const ptx::Instruction&) -> Execution { return {count_bytes<true>}; }, "av");
-  table.add(
-      "mbarrier.complete_tx", [](const ptx::Instruction&) -> Execution { return {count_bytes<false>}; },
-      "av");
+  table.add("mbarrier.expect_tx", {count_bytes<true>}, "av");
+  table.add("mbarrier.complete_tx", {count_bytes<false>}, "av");
   table.add("mbarrier.try_wait", select_ask<Outcome::poll>, kQuestion);
   table.add("mbarrier.test_wait", select_ask<Outcome::next>, kQuestion);
 }

@@ -62,9 +62,7 @@ void add_tensormap_handlers(HandlerTable& table) {
   table.add("tensormap.replace", select_replace, "av|avv");
   table.add("tensormap.cp_fenceproxy", select_copy, "aav");
   // Maps are read when a copy is issued: there is no cache of theirs that could be old.
-  table.add("fence.proxy.tensormap::generic", [](const ptx::Instruction&) -> Execution {
-    return {[](Warp&, const ptx::Instruction&) { return Outcome::next; }};
-  });
+  table.add("fence.proxy.tensormap::generic", {simply<Outcome::next>});
 }
 
 }  // namespace tilescope::gpu::emulator

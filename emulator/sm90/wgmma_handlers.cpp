@@ -328,18 +328,9 @@ Execution select_product(const ptx::Instruction& instruction) {
 void add_wgmma_handlers(HandlerTable& table) {
   table.add("wgmma.mma_async", select_product);
   // Registers are taken at the issue: what a missing fence would leave open does not show here.
-  table.add("wgmma.fence", [](const ptx::Instruction&) -> Execution {
-    return {[](Warp&, const ptx::Instruction&) { return Outcome::next; }, Converge::warp};
-  });
-  table.add("wgmma.commit_group", [](const ptx::Instruction&) -> Execution {
-    return {commit_products, Converge::warp};
-  });
-  table.add(
-      "wgmma.wait_group",
-      [](const ptx::Instruction&) -> Execution {
-        return {wait_for_products, Converge::warp};
-      },
-      "v");
+  table.add("wgmma.fence", {simply<Outcome::next>, Converge::warp});
+  table.add("wgmma.commit_group", {commit_products, Converge::warp});
+  table.add("wgmma.wait_group", {wait_for_products, Converge::warp}, "v");
 }
 
 }  // namespace tilescope::gpu::emulator

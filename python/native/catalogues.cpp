@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The names that arguments take, as data.
+#include <nanobind/stl/string.h>
+
 #include <algorithm>
 
 #include "analysis/model/machine/machine.hpp"
@@ -13,7 +15,7 @@
 #include "profiler/counters/metric_catalogue.hpp"
 #include "profiler/counters/metric_sets.hpp"
 #include "profiler/injection/profiled_command.hpp"
-#include "python/native/model.hpp"
+#include "python/native/bindings.hpp"
 
 namespace tilescope::python {
 namespace {
@@ -158,12 +160,14 @@ std::optional<std::string> injection() {
   }
 }
 
-}  // namespace
-
+/// What `list WHAT` lists, with numbers as numbers.
 std::string catalogue(const std::string& what) {
   return find_named(kCatalogues, "catalogue", what).rows().dump();
 }
 
+/// The rows of `counters`, as a chip counts them: with the times that a kernel must run for them, and the
+/// formula of its counters, null where it has none. Asks libcupti: no device is needed.
+/// @param chip CUPTI's name of it @throws MachineLacks without libcupti, UnknownName
 std::string counters_of(const std::string& chip) {
   const std::vector<std::string> known = MetricCatalogue::chips();
   if (std::ranges::find(known, chip) == known.end()) throw unknown_name("chip", chip, known);
@@ -173,6 +177,7 @@ std::string counters_of(const std::string& chip) {
   return rows.dump();
 }
 
+/// Versions, and what this build and this machine can.
 std::string info() {
   const GitState git = built_from();
 #ifdef TILESCOPE_HAS_CUDA
@@ -191,6 +196,14 @@ std::string info() {
               {"cpu", or_null(this_machine().cpu)},
               {"threads", this_machine().threads.value_or(0)}}
       .dump();
+}
+
+}  // namespace
+
+void bind_catalogues(nb::module_& module) {
+  module.def("catalogue", &catalogue, "what"_a);
+  module.def("counters_of", &counters_of, "chip"_a);
+  module.def("info", &info);
 }
 
 }  // namespace tilescope::python

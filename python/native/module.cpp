@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The module tilescope._native: what the package's Python calls, and how its errors become exceptions.
-#include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
-#include <nanobind/stl/function.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -17,21 +14,12 @@
 #include "analysis/records/record_parts.hpp"
 #include "analysis/studies/model_shapes.hpp"
 #include "gpu/launch/device_error.hpp"
-#include "gpu/launch/row_stride.hpp"
 #include "profiler/counters/cupti_error.hpp"
 #include "python/native/arrays.hpp"
-#include "python/native/counting.hpp"
-#include "python/native/device.hpp"
-#include "python/native/model.hpp"
+#include "python/native/bindings.hpp"
 #include "python/native/watched.hpp"
 
-namespace nb = nanobind;
-using namespace nb::literals;
-
 namespace tilescope::python {
-
-void bind_emulation(nb::module_& module);  // what runs kernels on the emulated device: bind_emulation.cpp
-
 namespace {
 
 /// Why there are no counters, in a word, by the CUptiResult.
@@ -178,147 +166,15 @@ void bind_arrays(nb::module_& module) {
           "diagonal_slices"_a.none() = nb::none())
       .def_ro("kernel", &KernelUse::kernel)
       .def_ro("backward", &KernelUse::backward);
-  module.def(
-      "attention_forward",
-      [](const AttentionProblem& problem, const KernelUse& use, const HostArray& q, const HostArray& k,
-         const HostArray& v, const HostArray& out, const HostArray& lse, const GivenDescales& descales,
-         const GivenNumbers& numbers, const GivenPages& pages) {
-        double seconds = 0;
-        run_without_gil(
-            [&] { seconds = attention_forward(problem, use, q, k, v, out, lse, descales, numbers, pages); });
-        return seconds;
-      },
-      "problem"_a, "use"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a, "descales"_a = GivenDescales{},
-      "numbers"_a = GivenNumbers{}, "pages"_a = GivenPages{});
-  module.def(
-      "attention_backward",
-      [](const AttentionProblem& problem, const KernelUse& use, const HostArray& dout, const HostArray& q,
-         const HostArray& k, const HostArray& v, const HostArray& out, const HostArray& lse,
-         const HostArray& dq, const HostArray& dk, const HostArray& dv, const GivenNumbers& numbers,
-         const HostArray& dsink) {
-        double seconds = 0;
-        run_without_gil([&] {
-          seconds = attention_backward(problem, use, dout, q, k, v, out, lse, dq, dk, dv, numbers, dsink);
-        });
-        return seconds;
-      },
-      "problem"_a, "use"_a, "dout"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a, "dq"_a, "dk"_a, "dv"_a,
-      "numbers"_a = GivenNumbers{}, "dsink"_a = HostArray{});
-  module.def(
-      "exact",
-      [](const AttentionProblem& problem, const HostArray& q, const HostArray& k, const HostArray& v,
-         const HostArray& dout, const HostArray& out, const HostArray& lse, const HostArray& dq,
-         const HostArray& dk, const HostArray& dv, const GivenDescales& descales, const GivenNumbers& numbers,
-         const HostArray& dsink) {
-        run_without_gil(
-            [&] { exact(problem, q, k, v, dout, out, lse, dq, dk, dv, descales, numbers, dsink); });
-      },
-      "problem"_a, "q"_a, "k"_a, "v"_a, "dout"_a, "out"_a, "lse"_a, "dq"_a, "dk"_a, "dv"_a,
-      "descales"_a = GivenDescales{}, "numbers"_a = GivenNumbers{}, "dsink"_a = HostArray{});
-}
-
-void bind_device(nb::module_& module) {
-  module.def(
-      "require_pages",
-      [](const AttentionProblem& problem, const GivenPages& pages) { page_table_of(problem, pages); },
-      "problem"_a, "pages"_a);
-  module.def("most_row_stride", [] { return kMaxRowStride; });
-  module.def(
-      "choose_kernel",
-      [](const AttentionProblem& problem, std::string kernel, std::optional<std::array<int, 2>> tile,
-         std::string order, int compute_capability, bool backward) {
-        KernelUse use{std::move(kernel), tile, std::nullopt};
-        if (!order.empty()) use.backward = std::move(order);
-        return choose_kernel(problem, std::move(use), compute_capability, backward);
-      },
-      "problem"_a, "kernel"_a, "tile"_a.none(), "order"_a, "compute_capability"_a, "backward"_a);
-  module.def("alibi_slope", &alibi_slope, "head"_a, "heads"_a);
-  module.def("descale_range", [] { return std::pair(kLeastDescale, kMostDescale); });
-  nb::class_<DeviceLaunch>(module, "DeviceLaunch")
-      .def(nb::init<const AttentionProblem&, const KernelUse&, bool, const std::vector<GivenTensor>&,
-                    std::int64_t>(),
-           "problem"_a, "use"_a, "backward"_a, "given"_a, "page_table_row"_a = 0)
-      .def("workspaces", &DeviceLaunch::workspaces)
-      .def("take_tables",
-           [](DeviceLaunch& launch) {
-             nb::list tables;
-             for (const std::string& table : launch.take_tables()) {
-               tables.append(nb::bytes(table.data(), table.size()));
-             }
-             return tables;
-           })
-      .def("enqueue", &DeviceLaunch::enqueue, "stream"_a, "addresses"_a, "counter"_a, "seed"_a,
-           nb::call_guard<nb::gil_scoped_release>());
-}
-
-void bind_model(nb::module_& module) {
-  module.def(
-      "simulate",
-      [](std::vector<std::string> argv, const std::vector<AttentionProblem>& problems,
-         const std::vector<KernelUse>& kernels, std::string machine, std::string passes, std::string pages,
-         bool replay, bool l2_curve, bool predict, const nb::object& progress) {
-        return simulate({std::move(argv), problems, kernels, std::move(machine), std::move(passes),
-                         std::move(pages), replay, l2_curve, predict},
-                        progress);
-      },
-      "argv"_a, "problems"_a, "kernels"_a, "machine"_a, "passes"_a, "pages"_a, "replay"_a, "l2_curve"_a,
-      "predict"_a, "progress"_a.none());
-  module.def(
-      "advise",
-      [](const std::vector<std::string>& argv, const AttentionProblem& problem, const KernelUse& use,
-         const std::string& machine, const std::string& passes) {
-        std::string record;
-        run_without_gil([&] { record = advise(argv, problem, use, machine, passes); });
-        return record;
-      },
-      "argv"_a, "problem"_a, "use"_a, "machine"_a, "passes"_a);
-  module.def(
-      "simulate_gpus",
-      [](std::vector<std::string> argv, const AttentionProblem& problem, std::vector<int> gpus,
-         std::vector<std::string> schedules, int ulysses, std::string machine, std::string passes,
-         std::optional<double> link_rate, std::optional<double> flop_rate) {
-        return simulate_gpus({std::move(argv), problem, std::move(gpus), std::move(schedules), ulysses,
-                              std::move(machine), std::move(passes), link_rate, flop_rate});
-      },
-      "argv"_a, "problem"_a, "gpus"_a, "schedules"_a, "ulysses"_a, "machine"_a, "passes"_a,
-      "link_rate"_a.none(), "flop_rate"_a.none());
-  module.def("study", &study, "argv"_a, "name"_a, "machine"_a, "progress"_a.none());
-  module.def("record_of_csv", &record_of_csv, "source"_a, "text"_a);
-  module.def("explain", &explain, "argv"_a, "source"_a, "record"_a, "problem"_a, "passes"_a, "filter"_a,
-             "skip"_a, "count"_a);
-  module.def("diff", &diff, "base_source"_a, "base"_a, "new_source"_a, "new"_a, "budgets"_a, "allow_gone"_a);
-  module.def(
-      "report",
-      [](const std::vector<std::pair<std::string, std::string>>& records) {
-        std::vector<std::pair<std::string, std::string>> files;
-        run_without_gil([&] { files = report(records); });
-        return files;
-      },
-      "records"_a);
-  module.def("checked", &checked, "source"_a, "record"_a);
-  module.def("catalogue", &catalogue, "what"_a);
-  module.def("counters_of", &counters_of, "chip"_a);
-  module.def("info", &info);
-}
-
-void bind_counting(nb::module_& module) {
-  nb::class_<BlockCount>(module, "BlockCount")
-      .def(nb::init<const std::string&, int, const std::string&, const std::string&, const std::string&>(),
-           "metrics"_a, "device"_a, "l2"_a, "by"_a, "filter"_a)
-      .def("open", &BlockCount::open, nb::call_guard<nb::gil_scoped_release>())
-      .def("close", &BlockCount::close, "name"_a, nb::call_guard<nb::gil_scoped_release>())
-      .def("record", &BlockCount::record, "argv"_a)
-      .def("library", &BlockCount::library);
-  module.def(
-      "measure",
-      [](std::vector<std::string> argv, std::string name, std::string metrics, std::string l2, int device,
-         int launches, bool time, const std::function<void()>& work) {
-        return measure(
-            {std::move(argv), std::move(name), std::move(metrics), std::move(l2), device, launches, time},
-            work);
-      },
-      "argv"_a, "name"_a, "metrics"_a, "l2"_a, "device"_a, "launches"_a, "time"_a, "work"_a);
-  module.def("timeline", &timeline, "interval_s"_a, "work"_a);
+  module.def("attention_forward", without_gil(&attention_forward), "problem"_a, "use"_a, "q"_a, "k"_a, "v"_a,
+             "out"_a, "lse"_a, "descales"_a = GivenDescales{}, "numbers"_a = GivenNumbers{},
+             "pages"_a = GivenPages{});
+  module.def("attention_backward", without_gil(&attention_backward), "problem"_a, "use"_a, "dout"_a, "q"_a,
+             "k"_a, "v"_a, "out"_a, "lse"_a, "dq"_a, "dk"_a, "dv"_a, "numbers"_a = GivenNumbers{},
+             "dsink"_a = HostArray{});
+  module.def("exact", without_gil(&exact), "problem"_a, "q"_a, "k"_a, "v"_a, "dout"_a, "out"_a, "lse"_a,
+             "dq"_a, "dk"_a, "dv"_a, "descales"_a = GivenDescales{}, "numbers"_a = GivenNumbers{},
+             "dsink"_a = HostArray{});
 }
 
 }  // namespace
@@ -334,6 +190,7 @@ NB_MODULE(_native, module) {
   bind_arrays(module);
   bind_device(module);
   bind_model(module);
+  bind_catalogues(module);
   bind_counting(module);
   bind_emulation(module);
 }

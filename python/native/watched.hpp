@@ -8,6 +8,9 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <type_traits>
+#include <variant>
 
 namespace tilescope::python {
 
@@ -37,6 +40,22 @@ void run_watched(Watch& watch, const nanobind::object& progress, const std::func
 
 /// Runs `work` without the GIL: here, or in a forked child on a thread of its own.
 void run_without_gil(const std::function<void()>& work);
+
+/// `function` as Python is to call it: run without the GIL.
+template <typename Result, typename... Arguments>
+auto without_gil(Result (*function)(Arguments...)) {
+  return [function](Arguments... arguments) {
+    std::conditional_t<std::is_void_v<Result>, std::monostate, std::optional<Result>> result;
+    run_without_gil([&] {
+      if constexpr (std::is_void_v<Result>) {
+        function(arguments...);
+      } else {
+        result = function(arguments...);
+      }
+    });
+    if constexpr (!std::is_void_v<Result>) return *std::move(result);
+  };
+}
 
 /// Says when this process forks. Once, when the module is loaded.
 void notice_forks();

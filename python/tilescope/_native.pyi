@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What python/native/module.cpp binds. Arrays are (address, strides [elements]) of (B, H, N, D) host memory."""
+"""What python/native/ binds. Arrays are (address, strides [elements]) of (B, H, N, D) host memory."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias

@@ -112,8 +112,6 @@ struct BenchRate {
 };
 /// Of the passes with times; both together where the run has both.
 std::vector<BenchRate> bench_rates(const RunEntry& run);
-/// The timed pass of that direction, or null.
-const PassRecord* pass_of(const RunEntry& run, Direction direction);
 /// Of a direction, by the papers' count. [FLOP/s]
 double paper_rate(const AttentionProblem& problem, const PassRecord& pass);
 

@@ -115,12 +115,6 @@ std::string BenchRate::what() const {
   return direction ? std::string(to_string(*direction)) : "forward+backward";
 }
 
-const PassRecord* pass_of(const RunEntry& run, Direction direction) {
-  const auto found = std::ranges::find_if(
-      run.passes, [direction](const PassRecord& pass) { return pass.direction == direction && pass.time; });
-  return found == run.passes.end() ? nullptr : &*found;
-}
-
 double paper_rate(const AttentionProblem& problem, const PassRecord& pass) {
   return static_cast<double>(paper_flops(problem, pass.direction)) / pass.time->median_s;
 }
@@ -129,7 +123,7 @@ std::vector<BenchRate> bench_rates(const RunEntry& run) {
   std::vector<BenchRate> rates;
   double seconds = 0, paper = 0, useful = 0;
   for (const Direction direction : {Direction::forward, Direction::backward}) {
-    const PassRecord* pass = pass_of(run, direction);
+    const PassRecord* pass = run.timed_pass(direction);
     if (!pass) continue;
     const double of_useful = static_cast<double>(useful_flops(run.problem, direction));
     rates.push_back({direction, pass, pass->time->median_s, paper_rate(run.problem, *pass),

@@ -63,7 +63,7 @@ RunEntry timed_entry(const BenchmarkCase& c) {
 /// To the run of that kernel and problem that lacks the direction; the same on other tiles is another run.
 const RunEntry& add_pass(std::vector<RunEntry>& runs, const RunEntry& ran, PassRecord pass) {
   const auto same = [&](const RunEntry& run) {
-    return run.kernel == ran.kernel && run.problem == ran.problem && !pass_of(run, pass.direction);
+    return run.kernel == ran.kernel && run.problem == ran.problem && !run.timed_pass(pass.direction);
   };
   auto run = std::ranges::find_if(runs, same);
   if (run == runs.end()) run = runs.insert(runs.end(), ran);

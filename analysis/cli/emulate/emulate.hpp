@@ -27,13 +27,6 @@ struct Assembled {
 std::optional<Assembled> assemble(const std::string& ptx, const std::string& target,
                                   const std::string& kernel);
 
-/// Runs a program that is linked against the emulated CUDA runtime. @returns its exit code where that is not
-/// 0
-int emulate_program(const EmulateArguments& arguments, const CommandContext& context);
-
-/// As many as were asked for, or as this machine runs at once.
-int threads_of(const EmulateArguments& arguments);
-
 /// How the arrays of a launch compare with what was expected of them.
 struct ReferenceCheck {
   std::optional<bool> right;  // nothing where nothing was expected

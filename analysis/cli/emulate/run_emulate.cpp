@@ -3,27 +3,31 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
 #include <thread>
 
 #include "analysis/cli/emulate/emulate.hpp"
-#include "analysis/cli/emulate/emulate_arguments.hpp"
 #include "analysis/emulation/call_with_dram.hpp"
 #include "analysis/emulation/emulated_record.hpp"
 #include "common/log.hpp"
 #include "common/number_format.hpp"
+#include "common/temporary_folder.hpp"
 #include "emulator/counts/static_accesses.hpp"
 #include "emulator/counts/store_runs.hpp"
+#include "profiler/injection/profiled_command.hpp"
 
 namespace tilescope::cli {
 
 namespace emulator = gpu::emulator;
 
+namespace {
+
+/// As many as were asked for, or as this machine runs at once.
 int threads_of(const EmulateArguments& arguments) {
   return static_cast<int>(arguments.threads > 0 ? arguments.threads
                                                 : std::max(1u, std::thread::hardware_concurrency()));
 }
-
-namespace {
 
 /// Spills are findings; accesses that are other than the PTX's a warning.
 void add_what_ptxas_did(emulator::ToldLaunch& told, const Assembled& assembled,
@@ -43,6 +47,36 @@ void add_what_ptxas_did(emulator::ToldLaunch& told, const Assembled& assembled,
   if (!of_ptx || !of_sass) return;
   if (const auto differs = emulator::difference(*of_ptx, *of_sass))
     told.result.counts.notes.push_back("warning: " + *differs);
+}
+
+/// `emulate -- PROGRAM`: every launch of a program that is linked against the emulated CUDA runtime.
+/// @returns its exit code where that is not 0
+int emulate_program(const EmulateArguments& arguments, const CommandContext& context) {
+  const std::vector<std::string>& words = arguments.words;
+  const TemporaryFolder folder;
+  const std::string results = (folder.path() / "results").string();
+  setenv("TILESCOPE_EMULATED_COUNTS", results.c_str(), 1);
+  setenv("TILESCOPE_EMULATED_SEED", std::to_string(arguments.seed).c_str(), 1);
+  setenv("TILESCOPE_EMULATED_THREADS", std::to_string(threads_of(arguments)).c_str(), 1);
+  if (arguments.races) setenv("TILESCOPE_EMULATED_RACES", "1", 1);
+  CommandOptions options;
+  options.output_to_stderr = context.json == "-";
+  const CommandOutcome outcome = run_command(words, options);
+  std::ifstream in(results);
+  const std::vector<emulator::ToldLaunch> launches = emulator::read_results(in);
+  if (launches.empty()) {
+    throw BadInput(
+        "PROGRAM", words.front(),
+        "must launch kernels on the emulated CUDA runtime: link it with tilescope_emulated_runtime in "
+        "cudart's place, as cmake --preset emulator does");
+  }
+  KernelRecord record = emulated_record(context.argv, launches, "");
+  record.exit_code = outcome.exit_code;
+  context.write_json(to_json_text(record));
+  for (const KernelMeasurement& kernel : record.kernels)
+    context.print(emulation_text(kernel, arguments.races) + "\n");
+  const bool right = std::ranges::all_of(launches, [](const auto& told) { return told.result.right(); });
+  return outcome.exit_code != 0 ? outcome.exit_code : right ? kFine : kCheckFailed;
 }
 
 }  // namespace

@@ -53,7 +53,8 @@ Plan plan_jobs(const ProfileKernelOptions& arguments, const Machine& machine) {
       }
       for (const Direction direction : directions) {
         const auto attempt = [&] {
-          job.options = point.apply_to(arguments.kernel.tuned_options(kernel->row, job.problem));
+          if (job.directions.empty())
+            job.options = point.apply_to(arguments.kernel.tuned_options(kernel->row, job.problem));
           require_measurable(job, direction);
         };
         if (plan.refusals.allow(kernel_and_direction(kernel->row.name, direction), describe(job.problem),
@@ -258,6 +259,12 @@ int profile_kernels(ProfileKernelOptions& arguments, const std::string& metrics,
   if (!arguments.rows.judge(rows_jobs(plan, machine), context)) return kCheckFailed;
   RunRecord record = start_measured_record(context, profiler);
   auto saved = Clock::now();
+  const auto save = [&] {
+    record.refused = plan.refusals.lines();
+    arguments.rows.note_in(record.runs);
+    context.write_record(record);
+    saved = Clock::now();
+  };
   std::size_t measured = 0;  // directions
   {
     Progress progress(context, "measuring", static_cast<std::int64_t>(plan.jobs.size()));
@@ -271,12 +278,8 @@ int profile_kernels(ProfileKernelOptions& arguments, const std::string& metrics,
       };
       plan.refusals.allow(std::string(job.kernel->row.name), describe(job.problem), measure,
                           job.directions.size());
-      record.refused = plan.refusals.lines();
-      arguments.rows.note_in(record.runs);
       // What has been measured is not lost with the process.
-      if (context.json == "-" || Clock::now() - saved < kBetweenSaves) continue;
-      context.write_record(record);
-      saved = Clock::now();
+      if (context.json != "-" && Clock::now() - saved >= kBetweenSaves) save();
     }
   }
   if (record.runs.empty()) plan.refusals.throw_first();
@@ -301,7 +304,7 @@ int profile_kernels(ProfileKernelOptions& arguments, const std::string& metrics,
       if (const auto why = too_few_reads(run, pass)) context.print(wrapped("warning: " + *why));
     }
   }
-  context.write_record(record);
+  save();
   return kFine;
 }
 

@@ -11,7 +11,10 @@
 
 namespace tilescope {
 
+enum class CauseKind : std::uint8_t { spills, partial_sectors, atomics };
+
 struct NamedCause {
+  CauseKind kind;
   std::string name;        // "spills"
   std::string metric;      // "local_store_bytes"
   std::int64_t bytes = 0;  // below 0 where the cause saves bytes

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "common/number_format.hpp"
+#include "profiler/counters/metric_sets.hpp"
 #include "profiler/records/launch_rounds.hpp"
 
 namespace tilescope {
@@ -48,6 +49,23 @@ std::optional<std::string> too_few_reads(const RunEntry& run, const PassRecord& 
       "formula asks for more than the kernel reads",
       run.kernel, pass.name, format_bytes(static_cast<double>(least)),
       format_bytes(static_cast<double>(must)));
+}
+
+std::map<std::string, double> pass_metrics(const PassRecord& pass) {
+  CounterValues counters;
+  for (const auto& [name, value] : pass.counters) {
+    counters[name] = std::visit([](auto number) { return static_cast<double>(number); }, value);
+  }
+  std::map<std::string, double> metrics;
+  for (const Metric& metric : all_metrics()) {
+    for (const Formula& formula : metric.formulas) {
+      const auto value = evaluate(formula, counters);
+      if (!value) continue;
+      metrics.emplace(metric.name, *value);
+      break;
+    }
+  }
+  return metrics;
 }
 
 }  // namespace tilescope

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/model/replay/simulate_run.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/counts/what_ran.hpp"
 #include "analysis/model/replay/dram_intervals.hpp"
-#include "analysis/model/replay/spilled_registers.hpp"
 #include "analysis/model/replay/traffic_simulator.hpp"
 #include "analysis/model/time/pass_time.hpp"
 
@@ -48,12 +50,6 @@ std::int64_t spilled_by_cta(const Kernel& kernel, const TileProgram& program, co
   return std::int64_t{shape.threads_per_cta} * shape.spilled_bytes;
 }
 
-std::int64_t ctas_at_once(const Kernel& kernel, const TileProgram& program, const Machine& machine,
-                          const SimulationOptions& options) {
-  return options.ctas_per_sm ? machine.sm_count.value * *options.ctas_per_sm
-                             : launched_together(kernel, program, machine);
-}
-
 /// Of words that CTAs clear for a pass to come: each CTA's lie in sectors of their own.
 std::int64_t cleared_word_bytes(const TileProgram& program) {
   const std::int64_t sectors = (4 * program.words.cta.stored + kSectorBytes - 1) / kSectorBytes;
@@ -63,15 +59,16 @@ std::int64_t cleared_word_bytes(const TileProgram& program) {
 /// DRAM writes of what no tile holds: registers that spill, and words.
 /// @param moved_bytes  between L2 and DRAM, of the tiles
 std::int64_t written_beside_tiles(const Kernel& kernel, const TileProgram& program, const Machine& machine,
-                                  const SimulationOptions& options, std::int64_t moved_bytes) {
+                                  const SimulationOptions& options, std::int64_t ctas,
+                                  std::int64_t moved_bytes) {
   const SpilledRegisters spilled{options.spilled_cta_bytes.value_or(spilled_by_cta(kernel, program, machine)),
-                                 program.num_ctas(), ctas_at_once(kernel, program, machine, options)};
+                                 program.num_ctas(), ctas};
   return spilled_write_bytes(spilled, moved_bytes, machine.l2_bytes.value) + cleared_word_bytes(program);
 }
 
+/// @param ctas  that run at once
 SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const Machine& machine,
-                        const SimulationOptions& options) {
-  const std::int64_t ctas = ctas_at_once(kernel, program, machine, options);
+                        const SimulationOptions& options, std::int64_t ctas) {
   const CtaSchedule schedule{
       .co_resident_ctas = ctas,
       .ctas_per_sm = ctas / machine.sm_count.value,
@@ -94,7 +91,7 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
     const SplitL2Traffic traffic =
         simulate_split_l2(program, schedule, *split, options.pages, options.on_retired);
     const std::int64_t beside_tiles = written_beside_tiles(
-        kernel, program, machine, options, traffic.dram_read_bytes + traffic.dram_write_bytes);
+        kernel, program, machine, options, ctas, traffic.dram_read_bytes + traffic.dram_write_bytes);
     take(traffic, traffic.dram_read_bytes, traffic.dram_write_bytes + beside_tiles);
     bytes.dram_read_range = traffic.dram_read_range;
     bytes.dram_write_range = traffic.dram_write_range;
@@ -118,6 +115,16 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
 }
 
 }  // namespace
+
+std::int64_t spilled_write_bytes(const SpilledRegisters& spilled, std::int64_t moved_bytes,
+                                 std::int64_t kept_bytes) {
+  const double ctas = static_cast<double>(spilled.ctas);
+  const double first = std::min(ctas, static_cast<double>(spilled.co_resident_ctas));
+  if (first == 0 || spilled.cta_bytes == 0) return 0;
+  const double moved_by_a_wave = static_cast<double>(moved_bytes) * first / ctas;
+  const double gone = std::min(1.0, moved_by_a_wave / static_cast<double>(kept_bytes));
+  return std::llround(static_cast<double>(spilled.cta_bytes) * (first + (ctas - first) * gone));
+}
 
 std::int64_t launched_together(const Kernel& kernel, const TileProgram& program, const Machine& machine) {
   return co_resident_ctas(program, machine, launch_shape_on(kernel, program, machine));
@@ -175,14 +182,15 @@ RunEntry simulate_run(const Kernel& kernel, const AttentionProblem& problem,
   const Machine rated = with_measured_ceilings(machine);
   for (const PlannedPass& planned : passes) {
     PassRecord pass = counted_pass(planned.direction, planned.program);
-    if (options.replay) pass.simulated = simulate(kernel, planned.program, machine, options);
+    const TileProgram& program = planned.program;
+    const std::int64_t ctas = options.ctas_per_sm ? machine.sm_count.value * *options.ctas_per_sm
+                                                  : launched_together(kernel, program, machine);
+    if (options.replay) pass.simulated = simulate(kernel, program, machine, options, ctas);
     if (options.predict) {
       const bool follows = !run.passes.empty() && run.passes.back().direction == pass.direction;
-      pass.predicted = predicted_time(kernel, planned.program, rated,
-                                      ctas_at_once(kernel, planned.program, machine, options), pass, follows);
+      pass.predicted = predicted_time(kernel, program, rated, ctas, pass, follows);
     }
     run.passes.push_back(std::move(pass));
-    const TileProgram& program = planned.program;
     if (program.grid.order != TileOrder::row_major) run.order = program.grid.order;
     if (program.scan != Scan::ascending) run.scan = program.scan;
   }

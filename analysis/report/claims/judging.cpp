@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/model/counts/pass_metrics.hpp"
+#include "analysis/model/counts/measured_bytes.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope {

@@ -122,7 +122,6 @@ def against_goals(columns, direction):
     return text + (": " if low else "") + "; ".join(f"{name} {ratio:.3f} ({peer.split(':')[-1]})" for ratio, name, peer in low) + "."
 
 
-
 def drawn_section():
     parts = []
     for card, by_seed in records("").items():

@@ -8,10 +8,10 @@
 
 import gzip
 import json
-import math
-import statistics
 import sys
 from pathlib import Path
+from statistics import geometric_mean as mean
+from statistics import median
 
 FOLDER = Path(__file__).parents[3] / "reports/decode"
 PAGE = FOLDER / "README.md"
@@ -21,13 +21,20 @@ DRAM_BYTES_PER_S = 4.25e12  # a copy's, as `ceilings` measured it on an H200
 MATRIX_FLOPS_PER_S = 787e12  # of bf16, likewise
 
 
-def runs(name):
-    path = FOLDER / f"{name}.json.gz"
-    return json.load(gzip.open(path))["runs"] if path.exists() else []
-
-
 def record(name):
     return json.load(gzip.open(FOLDER / f"{name}.json.gz"))
+
+
+def runs(name):
+    return record(name)["runs"] if (FOLDER / f"{name}.json.gz").exists() else []
+
+
+def by_problem(name):
+    """(problem as text, {kernel: its run}) of each problem of a record."""
+    found = {}
+    for run in runs(name):
+        found.setdefault(json.dumps(run["problem"], sort_keys=True), {})[run["kernel"]] = run
+    return found.items()
 
 
 def seconds(run, direction="forward"):
@@ -36,14 +43,11 @@ def seconds(run, direction="forward"):
 
 def beside(name):
     """(problem, own seconds, {peer: seconds}) of each problem of a record."""
-    by_problem = {}
-    for run in runs(name):
-        by_problem.setdefault(json.dumps(run["problem"], sort_keys=True), []).append(run)
-    for text, those in by_problem.items():
-        own = [run for run in those if run["kernel"].startswith("gpu:")]
-        peers = {run["kernel"]: seconds(run) for run in those if not run["kernel"].startswith("gpu:")}
+    for text, by_kernel in by_problem(name):
+        own = [seconds(run) for kernel, run in by_kernel.items() if kernel.startswith("gpu:")]
+        peers = {kernel: seconds(run) for kernel, run in by_kernel.items() if not kernel.startswith("gpu:")}
         if own and peers:
-            yield json.loads(text), seconds(own[0]), peers
+            yield json.loads(text), own[0], peers
 
 
 def called(problem):
@@ -55,13 +59,12 @@ def called(problem):
     return f"B{problem['batch']} {heads}{drafts} {keys} D{problem['head_dim']} {problem['dtype']}{stored}{pages}"
 
 
+def keys_of(problem):
+    return sum(problem.get("key_lengths") or [problem["seqlen_k"]] * problem["batch"])
+
+
 def kv_bytes(problem):
-    keys = sum(problem.get("key_lengths") or [problem["seqlen_k"]] * problem["batch"])
-    return 2 * (1 if problem.get("kv_dtype") else 2) * keys * problem["heads_kv"] * problem["head_dim"]
-
-
-def mean(values):
-    return math.exp(sum(map(math.log, values)) / len(values))
+    return 2 * (1 if problem.get("kv_dtype") else 2) * keys_of(problem) * problem["heads_kv"] * problem["head_dim"]
 
 
 def named():
@@ -82,8 +85,7 @@ def roofline():
         for run in runs(name):
             problem = run["problem"]
             if run["kernel"] == "gpu:decode" and problem["seqlen_k"] * problem["batch"] >= 65536:
-                keys = sum(problem.get("key_lengths") or [problem["seqlen_k"]] * problem["batch"])
-                flops = 4 * keys * problem["heads"] * problem["head_dim"]
+                flops = 4 * keys_of(problem) * problem["heads"] * problem["head_dim"]
                 told = shares.setdefault((problem.get("kv_dtype", problem["dtype"]), flops / kv_bytes(problem)), [])
                 told.append(kv_bytes(problem) / seconds(run) / DRAM_BYTES_PER_S)
     decoding = "; ".join(f"keys in {kind} {intensity:.0f} FLOP a byte, at {100 * min(s):.0f} to {100 * max(s):.0f} % of the memory's rate"
@@ -101,16 +103,13 @@ def roofline():
             "by memory and the others by what they compute.")
 
 
-def without_kv_dtype(problem):
-    return json.dumps({name: value for name, value in problem.items() if name != "kv_dtype"}, sort_keys=True)
-
-
 def times_by_problem(*names):
     """{problem without the type of its keys: {(kernel, whether keys are fp8): seconds}}"""
     times = {}
     for name in names:
         for run in runs(name):
-            told = times.setdefault(without_kv_dtype(run["problem"]), {})
+            of_bf16 = {field: value for field, value in run["problem"].items() if field != "kv_dtype"}
+            told = times.setdefault(json.dumps(of_bf16, sort_keys=True), {})
             told.setdefault((run["kernel"], "kv_dtype" in run["problem"]), seconds(run))
     return times
 
@@ -143,10 +142,11 @@ def fp8_told():
             groups.setdefault(group, []).append(ratio)
     told = "; ".join(f"{name} ({len(ratios)}) {mean(ratios):.2f}, worst {max(ratios):.2f}" for name, ratios in groups.items())
     off, dram = [], []
-    for problem, passes in bytes_of(("decode-fp8-bytes", "decode-fp8-bytes-long")):
-        measured, formula = passes[0]["measured"], passes[0]["closed_form"]
+    for run in runs("decode-fp8-bytes") + runs("decode-fp8-bytes-long"):
+        forward = run["passes"][0]
+        measured, formula = forward["measured"], forward["closed_form"]
         off.append(abs(measured["sm_l2_read_bytes"] / formula["sm_l2_read_bytes"] - 1))
-        if passes[0].get("pack_gqa"):
+        if forward.get("pack_gqa"):
             dram.append(abs(measured["dram_read_bytes"] / formula["compulsory_read_bytes"] - 1))
     return (f"- Of keys in fp8 half of the bytes move, by counters too: reads between SMs and L2 differ from the closed form by at most "
             f"{100 * max(off):.4f} %, at DRAM from what must be read by {100 * max(dram):.2f} %. Times over those of 16 bits on drawn batches: {told}. "
@@ -157,12 +157,10 @@ def fp8_told():
 def strata(name):
     classes = {}
     for problem, own, peers in beside(name):
-        ratio = min(peers.values()) / own
-        groups = ["all", "in pages" if problem.get("page_size") else "in rows",
-                  "lengths of their own" if problem.get("key_lengths") else "one length",
-                  f"head_dim {problem['head_dim']}", "N >= 16K" if problem["seqlen_k"] >= 16384 else "N < 16K"]
-        for group in groups:
-            classes.setdefault(group, []).append((ratio, called(problem)))
+        for group in ("all", "in pages" if problem.get("page_size") else "in rows",
+                      "lengths of their own" if problem.get("key_lengths") else "one length",
+                      f"head_dim {problem['head_dim']}", "N >= 16K" if problem["seqlen_k"] >= 16384 else "N < 16K"):
+            classes.setdefault(group, []).append((min(peers.values()) / own, called(problem)))
     return classes
 
 
@@ -174,7 +172,7 @@ def drawn():
         told = []
         for group in sorted(classes, key=lambda group: (group != "all", group)):
             ratios = sorted(classes[group])
-            middle = statistics.median(r for r, _ in ratios)
+            middle = median(r for r, _ in ratios)
             told.append(f"{group} ({len(ratios)}) {mean([r for r, _ in ratios]):.2f}, median {middle:.2f}, worst {ratios[0][0]:.2f}")
         every = sorted(classes["all"])
         seed = record(name)["argv"][record(name)["argv"].index("--seed") + 1]
@@ -186,13 +184,12 @@ def drawn():
 def splits():
     by_length = {}
     for run in runs("decode-splits"):
-        policy = run["passes"][0].get("splits", "1")
-        by_length.setdefault(run["problem"]["seqlen_k"], []).append((policy, seconds(run)))
+        timed = seconds(run), run["passes"][0].get("splits", "1")
+        by_length.setdefault(run["problem"]["seqlen_k"], []).append(timed)
     told = []
     for length, times in sorted(by_length.items()):
-        best = min(t for _, t in times)
-        fixed = min((t, p) for p, t in times if p.startswith("fixed"))
-        told.append(f"{length // 1024}K {fixed[0] / best:.2f} ({fixed[1]})")
+        fixed, policy = min(timed for timed in times if timed[1].startswith("fixed"))
+        told.append(f"{length // 1024}K {fixed / min(times)[0]:.2f} ({policy})")
     return (f"- Splits of fixed length, which leave a sequence's bits alone whatever is beside it, beside the best splits of the run, "
             f"B1: {', '.join(told)}; at most {MOST_OF_FIXED} was wanted.")
 
@@ -218,22 +215,16 @@ def pages():
             f"All: {'; '.join(told)}.")
 
 
-def bytes_of(names):
-    for name in names:
-        for run in runs(name):
-            yield run["problem"], run["passes"]
-
-
 def counted():
     reads, writes, dram, shares = [], [], [], []
-    for problem, passes in bytes_of(("decode-bytes", "decode-bytes-pages", "decode-bytes-long", "decode-bytes-mixed")):
-        forward = passes[0]
+    for run in [run for kind in ("", "-pages", "-long", "-mixed") for run in runs(f"decode-bytes{kind}")]:
+        forward, *others = run["passes"]
         measured, formula = forward["measured"], forward["closed_form"]
         reads.append(abs(measured["sm_l2_read_bytes"] / formula["sm_l2_read_bytes"] - 1))
         if forward.get("pack_gqa"):
             dram.append(measured["dram_read_bytes"] / formula["compulsory_read_bytes"] - 1)
         writes.append(measured["sm_l2_write_bytes"] - formula["sm_l2_write_bytes"])
-        combined = sum(p["measured"]["sm_l2_read_bytes"] + p["measured"]["sm_l2_write_bytes"] for p in passes[1:])
+        combined = sum(p["measured"]["sm_l2_read_bytes"] + p["measured"]["sm_l2_write_bytes"] for p in others)
         shares.append(combined / measured["sm_l2_read_bytes"])
     by_packing = {run["passes"][0].get("pack_gqa", False): run["passes"][0] for run in runs("decode-bytes")}
     packed, alone = by_packing[True]["measured"], by_packing[False]["measured"]
@@ -270,10 +261,7 @@ def variants():
         records.append(("backward" if "-backward-" in name else "forward", name))
     rows = {}
     for direction, name in records:
-        by_problem = {}
-        for run in runs(name):
-            by_problem.setdefault(json.dumps(run["problem"], sort_keys=True), {})[run["kernel"]] = run
-        for text, by_kernel in by_problem.items():
+        for text, by_kernel in by_problem(name):
             row = rows.setdefault(text, {})
             flex = by_kernel.get("pytorch:flex")
             for kernel, run in by_kernel.items():

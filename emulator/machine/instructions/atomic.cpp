@@ -18,52 +18,28 @@ using ptx::Type;
 
 // What the memory holds next, of what it holds (old), and the operands.
 struct AtomicAdd {
-  template <class T>
-  T operator()(T old, T b, T) const {
-    return static_cast<T>(old + b);
-  }
+  auto operator()(auto old, auto b, auto) const { return old + b; }
 };
 struct AtomicMinimum {
-  template <class T>
-  T operator()(T old, T b, T) const {
-    return b < old ? b : old;
-  }
+  auto operator()(auto old, auto b, auto) const { return b < old ? b : old; }
 };
 struct AtomicMaximum {
-  template <class T>
-  T operator()(T old, T b, T) const {
-    return old < b ? b : old;
-  }
+  auto operator()(auto old, auto b, auto) const { return old < b ? b : old; }
 };
 struct AtomicAnd {
-  template <class T>
-  T operator()(T old, T b, T) const {
-    return static_cast<T>(old & b);
-  }
+  auto operator()(auto old, auto b, auto) const { return old & b; }
 };
 struct AtomicOr {
-  template <class T>
-  T operator()(T old, T b, T) const {
-    return static_cast<T>(old | b);
-  }
+  auto operator()(auto old, auto b, auto) const { return old | b; }
 };
 struct AtomicXor {
-  template <class T>
-  T operator()(T old, T b, T) const {
-    return static_cast<T>(old ^ b);
-  }
+  auto operator()(auto old, auto b, auto) const { return old ^ b; }
 };
 struct AtomicExchange {
-  template <class T>
-  T operator()(T, T b, T) const {
-    return b;
-  }
+  auto operator()(auto, auto b, auto) const { return b; }
 };
 struct AtomicCompareAndSwap {
-  template <class T>
-  T operator()(T old, T expected, T desired) const {
-    return old == expected ? desired : old;
-  }
+  auto operator()(auto old, auto expected, auto desired) const { return old == expected ? desired : old; }
 };
 /// Counts up to b and begins again at 0; counts down from b.
 struct AtomicIncrement {

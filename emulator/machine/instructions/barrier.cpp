@@ -126,11 +126,6 @@ Outcome bar_reduce(Warp& warp, const Instruction& instruction) {
   return Outcome::next;
 }
 
-template <Handler handler>
-Execution select_barrier(const Instruction&) {
-  return {handler, Converge::warp};
-}
-
 Outcome meet(Warp& warp, const Instruction&) {
   join_lanes(warp, warp.active);
   return Outcome::next;
@@ -147,9 +142,9 @@ void join_lanes(Warp& warp, LaneMask lanes) {
 
 void add_barrier_handlers(HandlerTable& table) {
   for (const std::string name : {"bar", "bar.cta", "barrier", "barrier.cta"}) {
-    table.add(name + ".sync", select_barrier<bar_sync>, "v|vv");
-    table.add(name + ".arrive", select_barrier<bar_arrive>, "v|vv");
-    table.add(name + ".red", select_barrier<bar_reduce>, "pvp|pvvp|rvp|rvvp");
+    table.add(name + ".sync", {bar_sync, Converge::warp}, "v|vv");
+    table.add(name + ".arrive", {bar_arrive, Converge::warp}, "v|vv");
+    table.add(name + ".red", {bar_reduce, Converge::warp}, "pvp|pvvp|rvp|rvvp");
   }
   table.add("bar.warp.sync", [](const Instruction& instruction) {
     operand_count(instruction, 1, 1);

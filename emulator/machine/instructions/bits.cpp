@@ -3,6 +3,7 @@
 // bfind, bmsk, szext, brev, popc, clz.
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <type_traits>
 
 #include "emulator/machine/instructions/select.hpp"
@@ -12,30 +13,10 @@ namespace {
 
 using ptx::Instruction;
 
-struct And {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a & b;
-  }
-};
-struct Or {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a | b;
-  }
-};
-struct Xor {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a ^ b;
-  }
-};
-struct Not {
-  template <class T>
-  T operator()(T a) const {
-    return static_cast<T>(~a);
-  }
-};
+using And = std::bit_and<>;
+using Or = std::bit_or<>;
+using Xor = std::bit_xor<>;
+using Not = std::bit_not<>;
 /// Shifts by the width or more give 0, or all sign.
 struct ShiftLeft {
   template <class T>
@@ -51,12 +32,10 @@ struct ShiftRight {
   }
 };
 struct CountOnes {
-  std::uint32_t operator()(std::uint32_t a) const { return static_cast<std::uint32_t>(std::popcount(a)); }
-  std::uint32_t operator()(std::uint64_t a) const { return static_cast<std::uint32_t>(std::popcount(a)); }
+  std::uint32_t operator()(auto a) const { return static_cast<std::uint32_t>(std::popcount(a)); }
 };
 struct CountLeadingZeros {
-  std::uint32_t operator()(std::uint32_t a) const { return static_cast<std::uint32_t>(std::countl_zero(a)); }
-  std::uint32_t operator()(std::uint64_t a) const { return static_cast<std::uint32_t>(std::countl_zero(a)); }
+  std::uint32_t operator()(auto a) const { return static_cast<std::uint32_t>(std::countl_zero(a)); }
 };
 struct ReverseBits {
   template <class T>
@@ -85,26 +64,22 @@ Execution select_logic(const Instruction& instruction) {
   only_modifiers(instruction, {});
   plain_operands(instruction, 3);
   if (only_type(instruction) == ptx::Type::pred) return {&of_predicates<Op>};
-  return {of_integer<HandlerOf<Op>::template Binary>(only_type(instruction))};
+  return of_integer<Op, 2>(only_type(instruction));
 }
 Execution select_not(const Instruction& instruction) {
   plain_operands(instruction, 2);
   if (only_type(instruction) == ptx::Type::pred) return {&not_of_predicate};
-  return {of_integer<HandlerOf<Not>::Unary>(only_type(instruction))};
+  return of_integer<Not, 1>(only_type(instruction));
 }
 
-template <class Op>
-struct Shift {
-  template <class T>
-  struct By {
-    static constexpr Handler value = &binary<Op, T, T, std::uint32_t>;
-  };
-};
 template <class Op>
 Execution select_shift(const Instruction& instruction) {
   only_modifiers(instruction, {});
   plain_operands(instruction, 3);
-  return {of_integer<Shift<Op>::template By>(only_type(instruction))};
+  return with_integer(only_type(instruction), [](auto as) -> Execution {
+    using T = decltype(as);
+    return {&binary<Op, T, T, std::uint32_t>};
+  });
 }
 
 template <class Op>
@@ -233,14 +208,11 @@ Outcome extract_field(Warp& warp, const Instruction& instruction) {
   each_lane(warp, [=](int lane) { result[lane] = ExtractField{}(a[lane], position[lane], length[lane]); });
   return Outcome::next;
 }
-template <class T>
-struct Extract {
-  static constexpr Handler value = &extract_field<T>;
-};
 Execution select_extract(const Instruction& instruction) {
   only_modifiers(instruction, {});
   plain_operands(instruction, 4);
-  return {of_integer<Extract>(only_type(instruction))};
+  return with_integer(only_type(instruction),
+                      [](auto as) -> Execution { return {&extract_field<decltype(as)>}; });
 }
 
 /// bfind: the place of the highest bit that differs from the sign, or all ones; .shiftamt counts from the
@@ -256,19 +228,15 @@ struct FindHighest {
     return from_top ? leading : 8 * sizeof(T) - 1 - leading;
   }
 };
-template <bool from_top>
-struct FindOf {
-  template <class T>
-  struct Type {
-    static constexpr Handler value = &unary<FindHighest<from_top>, T, std::uint32_t>;
-  };
-};
 Execution select_find(const Instruction& instruction) {
   only_modifiers(instruction, {"shiftamt"});
   plain_operands(instruction, 2);
   if (ptx::bytes_of(only_type(instruction)) < 4) unknown_form();
-  return {instruction.has("shiftamt") ? of_integer<FindOf<true>::Type>(only_type(instruction))
-                                      : of_integer<FindOf<false>::Type>(only_type(instruction))};
+  return with_integer(only_type(instruction), [&](auto as) -> Execution {
+    using T = decltype(as);
+    return {instruction.has("shiftamt") ? &unary<FindHighest<true>, T, std::uint32_t>
+                                        : &unary<FindHighest<false>, T, std::uint32_t>};
+  });
 }
 
 /// bmsk: so many ones from a place on; .clamp stops at 32, .wrap takes both mod 32.

@@ -195,7 +195,7 @@ Execution select_call(const Instruction& instruction) {
 
 void add_call_handlers(HandlerTable& table) {
   table.add("call", select_call);
-  table.add("ret", [](const Instruction&) { return Execution{&return_from}; });
+  table.add("ret", {&return_from});
 }
 
 }  // namespace tilescope::gpu::emulator

@@ -123,7 +123,7 @@ struct AddDistance {
 Execution select_distance(const Instruction& instruction) {
   plain_operands(instruction, 4);
   only_modifiers(instruction, {});
-  return {of_integer<HandlerOf<AddDistance>::Ternary>(only_type(instruction))};
+  return of_integer<AddDistance, 3>(only_type(instruction));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // setp, set, selp and slct.
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <type_traits>
 
@@ -15,47 +16,16 @@ using ptx::Instruction;
 using ptx::Type;
 
 // The ordered relations; a comparison with a NaN is false.
-struct Equal {
-  template <class T>
-  bool operator()(T a, T b) const {
-    return a == b;
-  }
-};
+using Equal = std::equal_to<>;
 struct NotEqual {
-  template <class T>
-  bool operator()(T a, T b) const {
-    return a < b || a > b;
-  }
+  bool operator()(auto a, auto b) const { return a < b || a > b; }
 };
-struct Less {
-  template <class T>
-  bool operator()(T a, T b) const {
-    return a < b;
-  }
-};
-struct LessEqual {
-  template <class T>
-  bool operator()(T a, T b) const {
-    return a <= b;
-  }
-};
-struct Greater {
-  template <class T>
-  bool operator()(T a, T b) const {
-    return a > b;
-  }
-};
-struct GreaterEqual {
-  template <class T>
-  bool operator()(T a, T b) const {
-    return a >= b;
-  }
-};
+using Less = std::less<>;
+using LessEqual = std::less_equal<>;
+using Greater = std::greater<>;
+using GreaterEqual = std::greater_equal<>;
 struct Ordered {
-  template <class T>
-  bool operator()(T a, T b) const {
-    return a == a && b == b;
-  }
+  bool operator()(auto a, auto b) const { return a == a && b == b; }
 };
 /// neu, equ, ltu, leu, gtu, geu and nan hold where the opposite ordered relation does not.
 bool is_unordered(const Instruction& instruction) {
@@ -182,21 +152,6 @@ Handler of_relation(const Instruction& instruction) {
 
 Execution of_type(const Instruction& instruction, Type type) {
   switch (type) {
-    case Type::b16:
-    case Type::u16:
-      return {of_relation<std::uint16_t>(instruction)};
-    case Type::s16:
-      return {of_relation<std::int16_t>(instruction)};
-    case Type::b32:
-    case Type::u32:
-      return {of_relation<std::uint32_t>(instruction)};
-    case Type::s32:
-      return {of_relation<std::int32_t>(instruction)};
-    case Type::b64:
-    case Type::u64:
-      return {of_relation<std::uint64_t>(instruction)};
-    case Type::s64:
-      return {of_relation<std::int64_t>(instruction)};
     case Type::f32:
       return {instruction.has("ftz") ? of_relation<Flushed>(instruction) : of_relation<float>(instruction)};
     case Type::f16:
@@ -210,7 +165,7 @@ Execution of_type(const Instruction& instruction, Type type) {
     case Type::f64:
       return {of_relation<double>(instruction)};
     default:
-      unknown_form();
+      return {with_integer(type, [&](auto as) { return of_relation<decltype(as)>(instruction); })};
   }
 }
 

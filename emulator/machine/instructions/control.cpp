@@ -10,16 +10,6 @@ namespace {
 
 using ptx::Instruction;
 
-template <Outcome outcome>
-Outcome simply(Warp&, const Instruction&) {
-  return outcome;
-}
-
-template <Outcome outcome>
-Execution select_simple(const Instruction&) {
-  return {&simply<outcome>};
-}
-
 /// brx.idx: where each lane goes on, by its index into the list of targets
 Outcome branch_by_index(Warp& warp, const Instruction& instruction) {
   const std::size_t targets = instruction.operands.size() - 1;  // which the parser has read
@@ -43,7 +33,7 @@ Outcome fence(Warp& warp, const Instruction&) {
   return Outcome::next;
 }
 Execution select_fence(const Instruction& instruction) {
-  if (instruction.has("cta")) return select_simple<Outcome::next>(instruction);
+  if (instruction.has("cta")) return {&simply<Outcome::next>};
   return {&fence};
 }
 
@@ -56,19 +46,18 @@ Outcome no_policy(Warp& warp, const Instruction& instruction) {
 }  // namespace
 
 void add_control_handlers(HandlerTable& table) {
-  table.add("bra", select_simple<Outcome::jump>, "l");
-  table.add("brx.idx", [](const Instruction&) { return Execution{&branch_by_index}; });
-  table.add("exit", select_simple<Outcome::exit>);
-  table.add("nanosleep", select_simple<Outcome::poll>);
-  table.add("trap", [](const Instruction&) { return Execution{&trap}; });
-  table.add("brkpt", [](const Instruction&) { return Execution{&trap}; });
-  table.add("prefetch.global", select_simple<Outcome::next>);
-  table.add("prefetchu", select_simple<Outcome::next>);
-  table.add("discard", select_simple<Outcome::next>);
-  table.add("applypriority", select_simple<Outcome::next>);
-  table.add("pmevent", select_simple<Outcome::next>);
-  table.add(
-      "createpolicy", [](const Instruction&) { return Execution{&no_policy}; }, "r");
+  table.add("bra", {&simply<Outcome::jump>}, "l");
+  table.add("brx.idx", {&branch_by_index});
+  table.add("exit", {&simply<Outcome::exit>});
+  table.add("nanosleep", {&simply<Outcome::poll>});
+  table.add("trap", {&trap});
+  table.add("brkpt", {&trap});
+  table.add("prefetch.global", {&simply<Outcome::next>});
+  table.add("prefetchu", {&simply<Outcome::next>});
+  table.add("discard", {&simply<Outcome::next>});
+  table.add("applypriority", {&simply<Outcome::next>});
+  table.add("pmevent", {&simply<Outcome::next>});
+  table.add("createpolicy", {&no_policy}, "r");
   for (const char* fence : {"membar.gl", "membar.cta", "membar.sys", "fence.acq_rel", "fence.sc"})
     table.add(fence, select_fence);
 }

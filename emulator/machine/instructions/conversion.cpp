@@ -18,20 +18,8 @@ namespace {
 using ptx::Instruction;
 using ptx::Type;
 
-struct Half {
-  std::uint16_t bits;
-};
-struct Bfloat {
-  std::uint16_t bits;
-};
-
 template <class T>
 using Lanes = std::array<T, kLanes>;
-template <std::size_t bytes>
-using Bits =
-    std::conditional_t<bytes == 1, std::uint8_t,
-                       std::conditional_t<bytes == 2, std::uint16_t,
-                                          std::conditional_t<bytes == 4, std::uint32_t, std::uint64_t>>>;
 
 /// Reads values of a type from registers that may be wider.
 template <class T>
@@ -64,13 +52,6 @@ TILESCOPE_SHARED_BY_HANDLERS void store_lanes(Warp& warp, const ptx::Operand& op
   if (operand.bytes == 2) to(warp.write<std::uint16_t>(operand));
   if (operand.bytes == 4) to(warp.write<std::uint32_t>(operand));
   if (operand.bytes == 8) to(warp.write<std::uint64_t>(operand));
-}
-
-float widened(Half value) { return fp16_to_fp32(value.bits); }
-float widened(Bfloat value) { return bf16_to_fp32(value.bits); }
-template <class T>
-T widened(T value) {
-  return value;
 }
 
 /// Beyond the integer's range lie its ends; NaN becomes 0.
@@ -136,77 +117,22 @@ Outcome convert(Warp& warp, const Instruction& instruction) {
 }
 
 template <class D, class S>
-Handler with_rounding(const Instruction& instruction) {
-  if constexpr (std::is_integral_v<S>) return &convert<D, S, false>;  // whole as it is
-  return rounding_of(instruction) == Rounding::none ? &convert<D, S, false> : &convert<D, S, true>;
-}
-
-template <class S>
-Handler to_type(const Instruction& instruction) {
-  constexpr bool from_float = !std::is_integral_v<S>;
-  switch (instruction.types[0]) {
-    case Type::u8:
-      return with_rounding<std::uint8_t, S>(instruction);
-    case Type::s8:
-      return with_rounding<std::int8_t, S>(instruction);
-    case Type::u16:
-      return with_rounding<std::uint16_t, S>(instruction);
-    case Type::s16:
-      return with_rounding<std::int16_t, S>(instruction);
-    case Type::u32:
-      return with_rounding<std::uint32_t, S>(instruction);
-    case Type::s32:
-      return with_rounding<std::int32_t, S>(instruction);
-    case Type::u64:
-      return with_rounding<std::uint64_t, S>(instruction);
-    case Type::s64:
-      return with_rounding<std::int64_t, S>(instruction);
-    case Type::f32:
-      return with_rounding<float, S>(instruction);
-    case Type::f64:
-      return with_rounding<double, S>(instruction);
-    // From integers and fp64 these would round twice.
-    case Type::f16:
-      if constexpr (from_float && !std::is_same_v<S, double>) return &convert<Half, S, false>;
-      break;
-    case Type::bf16:
-      if constexpr (from_float && !std::is_same_v<S, double>) return &convert<Bfloat, S, false>;
-      break;
-    default:
-      break;
-  }
-  unknown_form();
+Handler from_to(const Instruction& instruction) {
+  constexpr bool whole = std::is_integral_v<S>,
+                 to_half = std::is_same_v<D, Half> || std::is_same_v<D, Bfloat>;
+  if constexpr (to_half && (whole || std::is_same_v<S, double>))
+    unknown_form();  // it would round twice
+  else if constexpr (to_half || whole)
+    return &convert<D, S, false>;
+  else
+    return rounding_of(instruction) == Rounding::none ? &convert<D, S, false> : &convert<D, S, true>;
 }
 
 Handler between_scalars(const Instruction& instruction) {
-  switch (instruction.types[1]) {
-    case Type::u8:
-      return to_type<std::uint8_t>(instruction);
-    case Type::s8:
-      return to_type<std::int8_t>(instruction);
-    case Type::u16:
-      return to_type<std::uint16_t>(instruction);
-    case Type::s16:
-      return to_type<std::int16_t>(instruction);
-    case Type::u32:
-      return to_type<std::uint32_t>(instruction);
-    case Type::s32:
-      return to_type<std::int32_t>(instruction);
-    case Type::u64:
-      return to_type<std::uint64_t>(instruction);
-    case Type::s64:
-      return to_type<std::int64_t>(instruction);
-    case Type::f16:
-      return to_type<Half>(instruction);
-    case Type::bf16:
-      return to_type<Bfloat>(instruction);
-    case Type::f32:
-      return to_type<float>(instruction);
-    case Type::f64:
-      return to_type<double>(instruction);
-    default:
-      unknown_form();
-  }
+  return with_number(instruction.types[1], [&](auto from) {
+    return with_number(instruction.types[0],
+                       [&](auto to) { return from_to<decltype(to), decltype(from)>(instruction); });
+  });
 }
 
 // Pairs: of two fp32 operands the first becomes the upper half.

@@ -125,10 +125,9 @@ void add_cp_async_handlers(HandlerTable& table) {
   constexpr std::string_view kCopied = "aav|aavv|aavvv";
   table.add("cp.async.ca", select_copy, kCopied);
   table.add("cp.async.cg", select_copy, kCopied);
-  table.add("cp.async.commit_group", [](const Instruction&) { return Execution{&commit}; });
-  table.add(
-      "cp.async.wait_group", [](const Instruction&) { return Execution{&wait_group}; }, "v");
-  table.add("cp.async.wait_all", [](const Instruction&) { return Execution{&wait_all}; });
+  table.add("cp.async.commit_group", {&commit});
+  table.add("cp.async.wait_group", {&wait_group}, "v");
+  table.add("cp.async.wait_all", {&wait_all});
 }
 
 }  // namespace tilescope::gpu::emulator

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the lanes of a warp tell one another: shfl, vote, match, redux, elect, activemask.
 #include <algorithm>
+#include <functional>
 
 #include "emulator/machine/instructions/select.hpp"
 
@@ -113,26 +114,14 @@ struct SumOf {
     return static_cast<std::int32_t>((*this)(std::uint32_t(a), std::uint32_t(b)));
   }
 };
-struct AllOf {
-  std::uint32_t operator()(std::uint32_t a, std::uint32_t b) const { return a & b; }
-};
-struct AnyOf {
-  std::uint32_t operator()(std::uint32_t a, std::uint32_t b) const { return a | b; }
-};
-struct OddOf {
-  std::uint32_t operator()(std::uint32_t a, std::uint32_t b) const { return a ^ b; }
-};
+using AllOf = std::bit_and<>;
+using AnyOf = std::bit_or<>;
+using OddOf = std::bit_xor<>;
 struct LesserOf {
-  template <class T>
-  T operator()(T a, T b) const {
-    return std::min(a, b);
-  }
+  auto operator()(auto a, auto b) const { return std::min(a, b); }
 };
 struct GreaterOf {
-  template <class T>
-  T operator()(T a, T b) const {
-    return std::max(a, b);
-  }
+  auto operator()(auto a, auto b) const { return std::max(a, b); }
 };
 template <class T>
 Handler of_reduction(const Instruction& instruction) {

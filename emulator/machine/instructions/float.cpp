@@ -6,6 +6,7 @@
 #include <bit>
 #include <cfenv>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <optional>
 
@@ -38,52 +39,12 @@ double flush(double value) {
   return value;
 }
 
-struct Add {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a + b;
-  }
-};
-struct Subtract {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a - b;
-  }
-};
-struct Multiply {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a * b;
-  }
-};
-struct Divide {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a / b;
-  }
-};
+using Add = std::plus<>;
+using Subtract = std::minus<>;
+using Multiply = std::multiplies<>;
+using Divide = std::divides<>;
 struct MultiplyAdd {
-  template <class T>
-  T operator()(T a, T b, T c) const {
-    return std::fma(a, b, c);
-  }
-};
-/// A number before a NaN; -0 is less than 0.
-template <bool greatest>
-struct Extreme {
-  template <class T>
-  T operator()(T a, T b) const {
-    if (a != a) return b;
-    if (b != b) return a;
-    if (a == b) return std::signbit(a) == greatest ? b : a;
-    return (a < b) == greatest ? b : a;
-  }
-};
-using Minimum = Extreme<false>;
-using Maximum = Extreme<true>;
-template <class Op>
-struct UnlessNan {
-  float operator()(float a, float b) const { return a == a && b == b ? Op{}(a, b) : a + b; }
+  auto operator()(auto a, auto b, auto c) const { return std::fma(a, b, c); }
 };
 /// .xorsign.abs: of magnitudes, with the product's sign.
 template <class Op>
@@ -93,17 +54,9 @@ struct OfMagnitudes {
   }
 };
 struct Absolute {
-  template <class T>
-  T operator()(T a) const {
-    return std::fabs(a);
-  }
+  auto operator()(auto a) const { return std::fabs(a); }
 };
-struct Negate {
-  template <class T>
-  T operator()(T a) const {
-    return -a;
-  }
-};
+using Negate = std::negate<>;
 struct Reciprocal {
   template <class T>
   T operator()(T a) const {
@@ -111,16 +64,10 @@ struct Reciprocal {
   }
 };
 struct SquareRoot {
-  template <class T>
-  T operator()(T a) const {
-    return std::sqrt(a);
-  }
+  auto operator()(auto a) const { return std::sqrt(a); }
 };
 struct ReciprocalSquareRoot {
-  template <class T>
-  T operator()(T a) const {
-    return static_cast<T>(1.0 / std::sqrt(static_cast<double>(a)));
-  }
+  auto operator()(auto a) const { return static_cast<decltype(a)>(1.0 / std::sqrt(static_cast<double>(a))); }
 };
 struct PowerOfTwo {
   float operator()(float a) const { return std::exp2(a); }
@@ -228,8 +175,10 @@ Execution select_either(const Instruction& instruction) {
   if (!is_float(instruction.types.back())) return select_integer(operation, instruction);
   return select<Op, operands>(instruction);
 }
-template <Arithmetic operation, class Op, class KeepsNan>
+template <Arithmetic operation, bool greatest>
 Execution select_extreme(const Instruction& instruction) {
+  using Op = Extreme<greatest>;
+  using KeepsNan = Extreme<greatest, true>;
   const bool keeps_nan = instruction.has("NaN"), of_magnitudes = instruction.has("xorsign");
   if ((!keeps_nan && !of_magnitudes) || instruction.types.empty() || is_half(instruction.types.back()))
     return select_either<operation, Op, 2>(instruction);
@@ -261,10 +210,7 @@ Execution select_multiply_add(const Instruction& instruction) {
 
 /// copysign d, a, b: b with the sign of a
 struct CopySign {
-  template <class T>
-  T operator()(T a, T b) const {
-    return std::copysign(b, a);
-  }
+  auto operator()(auto a, auto b) const { return std::copysign(b, a); }
 };
 
 }  // namespace
@@ -274,8 +220,8 @@ void add_float_handlers(HandlerTable& table) {
   table.add("sub", select_either<Arithmetic::subtract, Subtract, 2>);
   table.add("mul", select_either<Arithmetic::multiply, Multiply, 2>);
   table.add("div", select_either<Arithmetic::divide, Divide, 2>);
-  table.add("min", select_extreme<Arithmetic::minimum, Minimum, UnlessNan<Minimum>>);
-  table.add("max", select_extreme<Arithmetic::maximum, Maximum, UnlessNan<Maximum>>);
+  table.add("min", select_extreme<Arithmetic::minimum, false>);
+  table.add("max", select_extreme<Arithmetic::maximum, true>);
   table.add("abs", select_either<Arithmetic::absolute, Absolute, 1>);
   table.add("neg", select_either<Arithmetic::negate, Negate, 1>);
   table.add("fma", select_multiply_add);

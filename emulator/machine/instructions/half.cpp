@@ -5,7 +5,7 @@
 #include "emulator/machine/instructions/half.hpp"
 
 #include <cmath>
-#include <limits>
+#include <functional>
 #include <utility>
 
 #include "cpu_ref/numeric/numeric.hpp"
@@ -32,37 +32,18 @@ struct Bf16 {
 };
 
 // Operations on numbers that were widened.
-struct Add {
-  float operator()(float a, float b) const { return a + b; }
-};
-struct Subtract {
-  float operator()(float a, float b) const { return a - b; }
-};
-struct Multiply {
-  float operator()(float a, float b) const { return a * b; }
-};
+using Add = std::plus<>;
+using Subtract = std::minus<>;
+using Multiply = std::multiplies<>;
 struct MultiplyAdd {
   float operator()(float a, float b, float c) const {
     return to_odd(sum_to_odd(static_cast<double>(a) * static_cast<double>(b), static_cast<double>(c)));
   }
 };
-/// Of a number and a NaN, the number, or the NaN (.NaN); -0 is less than 0.
-template <bool greatest, bool keeps_nan>
-struct Extreme {
-  float operator()(float a, float b) const {
-    if (keeps_nan && (a != a || b != b)) return std::numeric_limits<float>::quiet_NaN();
-    if (a != a) return b;
-    if (b != b) return a;
-    if (a == b) return std::signbit(a) == greatest ? b : a;
-    return (a < b) == greatest ? b : a;
-  }
-};
 struct Absolute {
   float operator()(float a) const { return std::fabs(a); }
 };
-struct Negate {
-  float operator()(float a) const { return -a; }
-};
+using Negate = std::negate<>;
 struct HyperbolicTangent {
   float operator()(float a) const { return to_odd(std::tanh(static_cast<double>(a))); }
 };

@@ -28,10 +28,7 @@ struct Subtract {
   }
 };
 struct MultiplyLow {
-  template <class T>
-  T operator()(T a, T b) const {
-    return static_cast<T>(std::uint64_t(a) * std::uint64_t(b));
-  }
+  auto operator()(auto a, auto b) const { return std::uint64_t(a) * std::uint64_t(b); }
 };
 struct MultiplyHigh {
   template <class T>
@@ -71,16 +68,10 @@ struct Remainder {
   }
 };
 struct Minimum {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a < b ? a : b;
-  }
+  auto operator()(auto a, auto b) const { return a < b ? a : b; }
 };
 struct Maximum {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a < b ? b : a;
-  }
+  auto operator()(auto a, auto b) const { return a < b ? b : a; }
 };
 struct Negate {
   template <class T>
@@ -89,10 +80,7 @@ struct Negate {
   }
 };
 struct Absolute {
-  template <class T>
-  T operator()(T a) const {
-    return a < 0 ? Negate{}(a) : a;
-  }
+  auto operator()(auto a) const { return a < 0 ? Negate{}(a) : a; }
 };
 
 /// Both halves of a word, each for itself.
@@ -116,13 +104,13 @@ template <class Op>
 Execution binary_of(const ptx::Instruction& instruction) {
   only_modifiers(instruction, {});
   plain_operands(instruction, 3);
-  return {of_integer<HandlerOf<Op>::template Binary>(only_type(instruction))};
+  return of_integer<Op, 2>(only_type(instruction));
 }
 template <class Op>
 Execution unary_of(const ptx::Instruction& instruction) {
   only_modifiers(instruction, {});
   plain_operands(instruction, 2);
-  return {of_integer<HandlerOf<Op>::template Unary>(only_type(instruction))};
+  return of_integer<Op, 1>(only_type(instruction));
 }
 
 /// mul and mad: .lo, .hi, and .wide, whose result is twice as wide.
@@ -157,17 +145,16 @@ Execution select_integer_multiply(const ptx::Instruction& instruction) {
   only_modifiers(instruction, {"lo", "hi", "wide"});
   if (instruction.has("wide")) return select_wide(instruction, false);
   if (!instruction.has("hi") && !instruction.has("lo")) unknown_form();
-  if (instruction.has("hi")) return {of_integer<HandlerOf<MultiplyHigh>::Binary>(only_type(instruction))};
-  return {of_integer<HandlerOf<MultiplyLow>::Binary>(only_type(instruction))};
+  if (instruction.has("hi")) return of_integer<MultiplyHigh, 2>(only_type(instruction));
+  return of_integer<MultiplyLow, 2>(only_type(instruction));
 }
 
 Execution select_multiply_add(const ptx::Instruction& instruction) {
   plain_operands(instruction, 4);
   only_modifiers(instruction, {"lo", "hi", "wide"});
   if (instruction.has("wide")) return select_wide(instruction, true);
-  if (instruction.has("hi"))
-    return {of_integer<HandlerOf<MultiplyAdd<MultiplyHigh>>::Ternary>(only_type(instruction))};
-  return {of_integer<HandlerOf<MultiplyAdd<MultiplyLow>>::Ternary>(only_type(instruction))};
+  if (instruction.has("hi")) return of_integer<MultiplyAdd<MultiplyHigh>, 3>(only_type(instruction));
+  return of_integer<MultiplyAdd<MultiplyLow>, 3>(only_type(instruction));
 }
 
 Execution select_integer(Arithmetic operation, const ptx::Instruction& instruction) {

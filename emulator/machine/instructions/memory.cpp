@@ -130,26 +130,16 @@ Execution select_access(const Instruction& instruction) {
       return {of_reach<is_load, std::uint8_t>(instruction, polls)};
     case Type::s8:
       return {of_reach<is_load, std::int8_t>(instruction, polls)};
-    case Type::b16:
-    case Type::u16:
     case Type::f16:
     case Type::bf16:
       return {of_reach<is_load, std::uint16_t>(instruction, polls)};
-    case Type::s16:
-      return {of_reach<is_load, std::int16_t>(instruction, polls)};
-    case Type::b32:
-    case Type::u32:
     case Type::f32:
       return {of_reach<is_load, std::uint32_t>(instruction, polls)};
-    case Type::s32:
-      return {of_reach<is_load, std::int32_t>(instruction, polls)};
-    case Type::b64:
-    case Type::u64:
-    case Type::s64:
     case Type::f64:
       return {of_reach<is_load, std::uint64_t>(instruction, polls)};
     default:
-      unknown_form();
+      return {with_integer(only_type(instruction),
+                           [&](auto as) { return of_reach<is_load, decltype(as)>(instruction, polls); })};
   }
 }
 

@@ -12,10 +12,7 @@ using ptx::Instruction;
 using ptx::Operand;
 
 struct Same {
-  template <class T>
-  T operator()(T a) const {
-    return a;
-  }
+  auto operator()(auto a) const { return a; }
 };
 
 Outcome move_predicate(Warp& warp, const Instruction& instruction) {

@@ -6,11 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdint>
 #include <limits>
-
-#include "cpu_ref/numeric/numeric.hpp"
-#include "emulator/machine/lanes.hpp"
 
 namespace tilescope::gpu::emulator {
 namespace {
@@ -65,34 +61,9 @@ long double rounded(long double value, const FloatFormat& format, Rounding round
 }
 
 long double number_of(std::uint64_t bits, Type type) {
-  switch (type) {
-    case Type::s8:
-      return static_cast<std::int8_t>(bits);
-    case Type::u8:
-      return static_cast<std::uint8_t>(bits);
-    case Type::s16:
-      return static_cast<std::int16_t>(bits);
-    case Type::u16:
-      return static_cast<std::uint16_t>(bits);
-    case Type::s32:
-      return static_cast<std::int32_t>(bits);
-    case Type::u32:
-      return static_cast<std::uint32_t>(bits);
-    case Type::s64:
-      return static_cast<std::int64_t>(bits);
-    case Type::u64:
-      return bits;
-    case Type::f16:
-      return fp16_to_fp32(static_cast<std::uint16_t>(bits));
-    case Type::bf16:
-      return bf16_to_fp32(static_cast<std::uint16_t>(bits));
-    case Type::f32:
-      return std::bit_cast<float>(static_cast<std::uint32_t>(bits));
-    case Type::f64:
-      return std::bit_cast<double>(bits);
-    default:
-      unknown_form();
-  }
+  return with_number(type, [bits](auto as) -> long double {
+    return widened(std::bit_cast<decltype(as)>(static_cast<Bits<sizeof(as)>>(bits)));
+  });
 }
 
 /// Of a number that the type holds.

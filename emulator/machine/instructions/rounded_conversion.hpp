@@ -4,12 +4,59 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
+#include <type_traits>
 
-#include "emulator/machine/handlers.hpp"
+#include "cpu_ref/numeric/numeric.hpp"
+#include "emulator/machine/instructions/select.hpp"
 
 namespace tilescope::gpu::emulator {
 
 enum class Rounding { none, nearest_even, nearest_away, zero, minus, plus };
+
+struct Half {
+  std::uint16_t bits;
+};
+struct Bfloat {
+  std::uint16_t bits;
+};
+inline float widened(Half value) { return fp16_to_fp32(value.bits); }
+inline float widened(Bfloat value) { return bf16_to_fp32(value.bits); }
+template <class T>
+T widened(T value) {
+  return value;
+}
+
+template <std::size_t bytes>
+using Bits =
+    std::conditional_t<bytes == 1, std::uint8_t,
+                       std::conditional_t<bytes == 2, std::uint16_t,
+                                          std::conditional_t<bytes == 4, std::uint32_t, std::uint64_t>>>;
+
+/// make(T{}) of the number T that a type has.
+template <class Make>
+auto with_number(ptx::Type type, Make&& make) {
+  switch (type) {
+    case ptx::Type::u8:
+      return make(std::uint8_t{});
+    case ptx::Type::s8:
+      return make(std::int8_t{});
+    case ptx::Type::f16:
+      return make(Half{});
+    case ptx::Type::bf16:
+      return make(Bfloat{});
+    case ptx::Type::f32:
+      return make(float{});
+    case ptx::Type::f64:
+      return make(double{});
+    case ptx::Type::b16:
+    case ptx::Type::b32:
+    case ptx::Type::b64:
+      unknown_form();
+    default:
+      return with_integer(type, make);
+  }
+}
 
 /// A whole number, unless nothing is rounded.
 template <class T>

@@ -107,6 +107,19 @@ bool pays_a_head_a_cta(const AttentionProblem& problem) {
          problem.visible_pairs() >= kQueriesOfAKey * problem.batch * problem.heads * problem.seqlen_k;
 }
 
+/// The pass ends no sooner: its steps, and less than the ends of its tiles take, spread evenly.
+double least_end(const AttentionProblem& problem, int splits) {
+  constexpr int kLeastEnds = 100;  // rows
+  const TileShape tile = ordered_tile(problem);
+  const int kv_tiles = num_n_blocks(problem.band(), tile);
+  std::int64_t rows = 0;  // of a query head
+  for (int block = 0; block < kv_tiles; ++block)
+    rows += std::int64_t{tile.block_m} * q_tiles(problem.band(), tile, block).count();
+  const std::int64_t ends = std::int64_t{kLeastEnds} * kv_tiles * splits;  // of a key/value head
+  return static_cast<double>(problem.batch * (problem.heads * rows + problem.heads_kv * ends)) *
+         tile.block_n / kHopperMultiprocessors;
+}
+
 /// The way in which the pass ends first, a twentieth at least before any with fewer splits.
 Flash3OrderedWay first_to_end(const AttentionProblem& problem, std::int64_t steps) {
   constexpr double kShareOfFewer = 0.95;        // of the time with fewer splits
@@ -116,6 +129,7 @@ Flash3OrderedWay first_to_end(const AttentionProblem& problem, std::int64_t step
   for (const int splits : {1, 2, 3, 4, 5, 6, 7, 8, 12, 16}) {
     if (splits > 5 && steps > kManySteps) break;
     double limit = kShareOfFewer * first;
+    if (least_end(problem, splits) > limit * (1 + 1e-9)) continue;  // no such way is better
     for (const int heads : {ordered_swizzle(problem, splits), busy_heads(problem, splits)}) {
       const Flash3OrderedWay way{splits, heads};
       const double end = end_in_turn(problem, way);

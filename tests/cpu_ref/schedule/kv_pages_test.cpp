@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <stdexcept>
 
 #include "cpu_ref/kernels/kernel.hpp"
 #include "cpu_ref/numeric/random_inputs.hpp"
@@ -147,6 +148,15 @@ TEST_CASE("a program asks for the entries of each tile's keys, as often as a CTA
       }
     }
   }
+}
+
+TEST_CASE("a tile is looked up in parts that divide its keys") {
+  ProgramOptions options = ProgramOptions::with_tile({16, 24});
+  options.page_lookups.parts = 5;
+  CHECK_THROWS_AS(build_programs(Algorithm::flash2, Direction::forward, two_sequences(16), options),
+                  std::logic_error);
+  options.page_lookups.parts = 3;
+  CHECK_NOTHROW(build_programs(Algorithm::flash2, Direction::forward, two_sequences(16), options));
 }
 
 TEST_CASE("sizes of pages are powers of 2 in a range, and a backward pass takes none") {

@@ -2,6 +2,7 @@
 // Who may add to a sum in memory, where kv tiles wait for others that add to the same q tile.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "cpu_ref/schedule/cta_walk.hpp"
@@ -14,7 +15,13 @@ namespace tilescope {
 class SumsInOrder {
  public:
   /// Precondition: program.waits_for_sums(). The program must outlive this.
-  explicit SumsInOrder(const TileProgram& program);
+  explicit SumsInOrder(const TileProgram& program)
+      : program_(&program),
+        slots_(dq_slots(program)),
+        heads_(static_cast<std::size_t>(program.problem.heads)),
+        q_tiles_(static_cast<std::size_t>(num_m_blocks(program.problem.band(), program.access_tile()))),
+        counts_(static_cast<std::size_t>(program.problem.batch) * heads_ * q_tiles_ *
+                static_cast<std::size_t>(slots_.count)) {}
 
   /// Whether the step that makes the accesses need not wait.
   bool may_add(const AccessGroup& group) const {
@@ -32,7 +39,11 @@ class SumsInOrder {
   }
 
  private:
-  static bool adds(const AccessGroup& group);
+  static bool adds(const AccessGroup& group) {
+    return std::ranges::any_of(group.operands, [](const Operand& operand) {
+      return operand.tensor == TensorName::dq_accum && reduces(operand.kind);
+    });
+  }
   int kv_tiles_before(const AccessGroup& group) const {
     return program_->kv_tiles_before(group.batch, group.m_block, group.n_block);
   }

@@ -7,7 +7,7 @@
 #include <set>
 #include <tuple>
 
-#include "analysis/model/counts/pass_metrics.hpp"
+#include "analysis/model/counts/measured_bytes.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 #include "analysis/report/sweep.hpp"
 #include "common/number_format.hpp"

@@ -20,8 +20,8 @@
 namespace tilescope {
 namespace {
 
-std::string grid_text(const KernelGroup& kernel) {
-  return fmt::format("{}", fmt::join(kernel.launch.grid, "x"));
+std::string extent_text(const std::array<std::int64_t, 3>& extent) {
+  return fmt::format("{}", fmt::join(extent, "x"));
 }
 
 /// Some of the programs that do as well as the first; empty for none.
@@ -54,7 +54,7 @@ std::vector<std::string> causes_of(const KernelFit& fit) {
   std::vector<std::string> causes;
   for (const NamedCause& cause : fit.causes) {
     const std::string bytes = format_bytes(static_cast<double>(cause.bytes));
-    causes.push_back(cause.name == "spills" || cause.name == "spills read back"
+    causes.push_back(cause.kind == CauseKind::spills
                          ? fmt::format("{} of spills {}", bytes, cause.reads ? "read back" : "written")
                          : fmt::format("{} {} {}", cause.name, bytes, cause.reads ? "read" : "written"));
   }
@@ -120,12 +120,12 @@ Table explanation_table(const ExplainRecord& record) {
     const double written = kernel.measured.at("sm_l2_write_bytes");
     std::string causes = fmt::format("{}", fmt::join(causes_of(fit), ", "));
     for (const std::string& hint : fit.hints) causes += (causes.empty() ? "" : "; ") + hint;
-    table.rows.push_back({fmt::format("`{}` {}", short_kernel_name(kernel.name), grid_text(kernel)),
-                          programs_text(fit), multiple_text(all[i], Boundary::sm_l2),
-                          multiple_text(all[i], Boundary::dram), format_bytes(read),
-                          residual_text(fit.read_residual_bytes, read), format_bytes(written),
-                          residual_text(fit.write_residual_bytes, written), causes.empty() ? "-" : causes,
-                          advice_text(all[i])});
+    table.rows.push_back(
+        {fmt::format("`{}` {}", short_kernel_name(kernel.name), extent_text(kernel.launch.grid)),
+         programs_text(fit), multiple_text(all[i], Boundary::sm_l2), multiple_text(all[i], Boundary::dram),
+         format_bytes(read), residual_text(fit.read_residual_bytes, read), format_bytes(written),
+         residual_text(fit.write_residual_bytes, written), causes.empty() ? "-" : causes,
+         advice_text(all[i])});
   }
   return table;
 }
@@ -172,10 +172,6 @@ namespace {
 
 constexpr std::array<const char*, 4> kTrafficMetrics = {"sm_l2_read_bytes", "sm_l2_write_bytes",
                                                         "dram_read_bytes", "dram_write_bytes"};
-
-std::string extent_text(const std::array<std::int64_t, 3>& extent) {
-  return fmt::format("{}", fmt::join(extent, "x"));
-}
 
 Table kernel_table(const KernelRecord& record) {
   Table table{"Bytes are means over the launches.",

@@ -9,7 +9,7 @@
 #include <variant>
 
 #include "analysis/model/counts/counted_causes.hpp"
-#include "analysis/model/counts/pass_metrics.hpp"
+#include "analysis/model/counts/measured_bytes.hpp"
 #include "analysis/report/document/report_document.hpp"
 #include "analysis/report/sections/model/agreement.hpp"
 #include "analysis/report/sections/report_sections.hpp"

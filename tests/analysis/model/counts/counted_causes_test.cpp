@@ -9,7 +9,7 @@ namespace {
 TEST_CASE("without counters of what L1 merged, spills are no more than the stores beyond those asked for") {
   const std::vector<NamedCause> causes =
       counted_causes({{"local_store_bytes", 1000}, {"store_bytes", 500}, {"stored_data_bytes", 300}});
-  CHECK(causes == std::vector<NamedCause>{{"spills", "local_store_bytes", 200, false}});
+  CHECK(causes == std::vector<NamedCause>{{CauseKind::spills, "spills", "local_store_bytes", 200, false}});
   CHECK(counted_causes({{"local_store_bytes", 1000}, {"store_bytes", 300}, {"stored_data_bytes", 500}})
             .empty());
 }

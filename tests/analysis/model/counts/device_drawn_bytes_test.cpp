@@ -16,7 +16,7 @@
 
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/counts/counted_causes.hpp"
-#include "analysis/model/counts/pass_metrics.hpp"
+#include "analysis/model/counts/measured_bytes.hpp"
 #include "analysis/records/run_record.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 #include "tests/cli/run_program.hpp"

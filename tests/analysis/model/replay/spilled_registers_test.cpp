@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/model/replay/spilled_registers.hpp"
+#include "analysis/model/replay/simulate_run.hpp"
 
 #include <doctest/doctest.h>
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "analysis/model/replay/ctas/cta_schedule.hpp"
-#include "analysis/model/replay/tiles/page_table.hpp"
+#include "analysis/model/replay/tiles/tile_memory.hpp"
 #include "common/errors.hpp"
 #include "common/statistics.hpp"
 #include "tests/random_problems.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/model/replay/tiles/page_table.hpp"
+#include "analysis/model/replay/tiles/tile_memory.hpp"
 
 #include <doctest/doctest.h>
 
