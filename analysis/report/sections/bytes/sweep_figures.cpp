@@ -99,20 +99,25 @@ LineSeries floor_line(const Sweep& sweep, ValueOf x) {
   return line;
 }
 
+std::vector<const RunSummary*> points_of(const std::vector<Sweep>& sweeps) {
+  std::vector<const RunSummary*> points;
+  for (const Sweep& sweep : sweeps) {
+    for (const SweepSeries& series : sweep.series)
+      points.insert(points.end(), series.points.begin(), series.points.end());
+  }
+  return points;
+}
+
 std::vector<std::int64_t> values_of(const Sweep& sweep, ValueOf x) {
   std::vector<std::int64_t> values;
-  for (const SweepSeries& series : sweep.series) {
-    for (const RunSummary* run : series.points) values.push_back(x(*run));
-  }
+  for (const RunSummary* run : points_of({sweep})) values.push_back(x(*run));
   return values;
 }
 
 /// The point of the first series of an algorithm at x, or null.
 const RunSummary* point_at(const Sweep& sweep, Algorithm algorithm, std::int64_t x, ValueOf x_of) {
-  for (const SweepSeries& series : sweep.series) {
-    for (const RunSummary* run : series.points) {
-      if (run->algorithm == algorithm && x_of(*run) == x) return run;
-    }
+  for (const RunSummary* run : points_of({sweep})) {
+    if (run->algorithm == algorithm && x_of(*run) == x) return run;
   }
   return nullptr;
 }
@@ -233,15 +238,6 @@ std::vector<Sweep> most_compared(std::vector<Sweep> sweeps) {
   return sweeps;
 }
 
-std::vector<const RunSummary*> points_of(const std::vector<Sweep>& sweeps) {
-  std::vector<const RunSummary*> points;
-  for (const Sweep& sweep : sweeps) {
-    for (const SweepSeries& series : sweep.series)
-      points.insert(points.end(), series.points.begin(), series.points.end());
-  }
-  return points;
-}
-
 /// The sweeps of one direction that are shown together: those that were measured, or the others.
 std::vector<std::vector<Sweep>> by_kind(std::vector<Sweep> sweeps) {
   std::map<std::pair<Direction, bool>, std::vector<Sweep>> kinds;
@@ -256,9 +252,7 @@ std::vector<std::vector<Sweep>> by_kind(std::vector<Sweep> sweeps) {
 std::vector<Sweep> drawn(std::vector<Sweep> sweeps) {
   constexpr std::size_t kMostPanels = 4;
   const auto weight = [](const Sweep& sweep) {
-    std::size_t points = 0;
-    for (const SweepSeries& series : sweep.series) points += series.points.size();
-    return std::pair(sweep.series.size(), points);
+    return std::pair(sweep.series.size(), points_of({sweep}).size());
   };
   std::vector<std::pair<std::size_t, std::size_t>> weights;
   for (const Sweep& sweep : sweeps) weights.push_back(weight(sweep));
