@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <omp.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -42,6 +43,31 @@ double expected_seconds(const AttentionProblem& problem, Direction direction,
   }
 }
 
+double share_of_cores(int threads) {
+  constexpr std::chrono::milliseconds kLong(100);  // some turns of a scheduler
+  double of_cores = 0, passed = 0;                 // [seconds] of all threads
+#pragma omp parallel num_threads(threads) reduction(+ : of_cores, passed)
+  {
+    const auto core_seconds = [] {
+      timespec time{};
+      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+      return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+    };
+    const auto start = std::chrono::steady_clock::now();
+    const double had = core_seconds();
+    while (std::chrono::steady_clock::now() - start < kLong) {
+    }
+    passed += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    of_cores += core_seconds() - had;
+  }
+  return std::clamp(of_cores / passed, 0.01, 1.0);
+}
+
+double seconds_now(double seconds, int threads) {
+  constexpr double kShort = 1;
+  return seconds < kShort ? seconds : seconds / share_of_cores(threads);
+}
+
 std::string announcement(const char* command, double seconds) {
   return seconds < kWorthSaying ? "" : fmt::format("{} takes {}\n", command, about_seconds(seconds));
 }
@@ -56,17 +82,31 @@ std::string announcement(const char* command, const AttentionProblem& problem, D
   return announcement(command, expected_seconds(problem, direction, seconds_of));
 }
 
-TimeOfParts::TimeOfParts(const CommandContext& context, const char* command, std::vector<double> work)
-    : context_(context), command_(command), work_(std::move(work)) {
+std::optional<double> longer_than_said(double said, double elapsed, double share_done) {
+  constexpr double kEnough = 0.3, kLonger = 1.5;
+  if (share_done < kEnough || elapsed < kLonger * said * share_done) return std::nullopt;
+  return elapsed / share_done;
+}
+
+TimeOfParts::TimeOfParts(const CommandContext& context, std::string what, std::vector<double> work,
+                         std::optional<double> said)
+    : context_(context), what_(std::move(what)), work_(std::move(work)), expected_(said) {
   for (const double part : work_) all_ += part;
 }
 
-void TimeOfParts::step() {
+void TimeOfParts::step(std::size_t part) {
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - began_;
-  done_ += work_.at(next_++);
-  if (said_ || next_ == work_.size() || elapsed.count() < 1) return;
+  done_ += work_.at(part);
+  ++ended_;
+  if (said_ || ended_ == work_.size() || elapsed.count() < 1) return;
+  if (!expected_) {
+    said_ = true;
+    return context_.print(announcement(what_.c_str(), elapsed.count() * all_ / done_));
+  }
+  const std::optional<double> seconds = longer_than_said(*expected_, elapsed.count(), done_ / all_);
+  if (!seconds || *seconds < kWorthSaying) return;
   said_ = true;
-  context_.print(announcement(command_, elapsed.count() * all_ / done_));
+  context_.print(fmt::format("{} takes {}, by what is done of it\n", what_, about_seconds(*seconds)));
 }
 
 }  // namespace tilescope::cli

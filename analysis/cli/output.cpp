@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "analysis/cli/cell_parts.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "common/nearest_names.hpp"
 #include "common/number_format.hpp"
@@ -214,8 +215,9 @@ std::string Output::text() const {
   return all;
 }
 
-std::string to_text(const Table& table, TableFormat format, std::string& last_heading) {
-  if (format == TableFormat::csv) return as_csv(table, last_heading);
+std::string to_text(const Table& whole, TableFormat format, std::string& last_heading) {
+  if (format == TableFormat::csv) return as_csv(with_parts_beside(whole), last_heading);
+  const Table table = format == TableFormat::text ? whole : with_parts_in_place(whole);
   const bool is_turned = table.layout == Table::Layout::turned;
   const std::vector<Row> rows = is_turned ? turned(table.rows) : told(table.rows);
   std::vector<bool> right = to_the_right(rows);

@@ -17,9 +17,17 @@ enum class TableFormat : std::uint8_t { text, markdown, csv, latex };
 /// @throws UnknownName
 TableFormat parse_table_format(std::string_view name);
 
+/// One of the things that a cell's words name together.
+struct CellPart {
+  std::string field, symbol;  // its heading for programs and for people: "seqlen_q", "N"
+  std::string text;
+  bool number = false;
+};
+
 /// As people read it and, of a number, as programs do: with all its digits, in `unit`.
 struct Cell {
   std::string text, exact, unit;
+  std::vector<CellPart> parts = {};  // of a problem; see cell_parts.hpp
 
   template <std::convertible_to<std::string_view> Text>
   Cell(const Text& words) : text(std::string_view(words)) {}  // NOLINT: a row is a list of texts and numbers
@@ -82,8 +90,9 @@ class Output {
 };
 
 /// As text it fits table_width(), without columns that hold nothing but dashes. CSV has the exact numbers,
-/// and their units in the headings. @param last_heading of CSV: that of the table before, which is not said
-/// again, so that tables of the same columns are one
+/// and their units in the headings. Cells that have parts are told by these, see cell_parts.hpp.
+/// @param last_heading of CSV: that of the table before, which is not said again, so that tables of the same
+/// columns are one
 std::string to_text(const Table& table, TableFormat format, std::string& last_heading);
 
 }  // namespace tilescope::cli

@@ -38,7 +38,7 @@ void Simulations::add(Algorithm algorithm, const AttentionProblem& problem,
   ProgramOptions options = ProgramOptions::with_tile(tile);
   options.backward = backward;
   std::vector<PlannedPass> passes = plan_passes(kernel, problem, directions, options, machine);
-  const double seconds = replay_seconds(passes, keep_curves);
+  const double seconds = replay_seconds(passes, keep_curves, false, machine.split_l2().has_value());
   tasks.push_back(
       {fmt::format("{} {} tile {}x{}", kernel.name, describe(problem), tile.block_m, tile.block_n),
        [passes = std::move(passes), problem, &kernel, &machine = machine, keep = keep_curves] {

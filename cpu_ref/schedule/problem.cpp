@@ -191,7 +191,7 @@ void validate(const AttentionProblem& p) {
     throw BadInput("batch * heads * seqlen_q * seqlen_k",
                    std::to_string(p.batch) + " * " + std::to_string(p.heads) + " * " +
                        std::to_string(p.seqlen_q) + " * " + std::to_string(p.seqlen_k),
-                   "the byte counts of this problem overflow 63 bits");
+                   "makes the problem too large: its bytes are 2^63 or more");
   }
 }
 

@@ -148,7 +148,7 @@ class Problem:
             raise bad_input("head_dim_v", 0, "must lie in 1 ... 576")
         for field in ("seqlen_q", "head_dim", "head_dim_v", "batch", "heads", "heads_kv", "seqlen_k", "page_size"):
             if abs(getattr(self, field)) >= 2**63:
-                raise bad_input(field, getattr(self, field), "must fit 63 bits")
+                raise bad_input(field, getattr(self, field), "must be less than 2^63")
         told = {name: str(getattr(self, name)) for name in ("descale_q", "descale_k", "descale_v")}
         fields = {**self._fields(), **told}
         mods = {name: fields.pop(name) for name in SCORE_MODS}
@@ -246,12 +246,13 @@ class Problem:
     def replace(self, **fields: Any) -> Problem:
         """The same with other fields. ``seqlen`` sets queries and keys; seqlen_k follows seqlen_q, head_dim_v
         head_dim and kv_dtype dtype, where they were equal and are not given, and heads_kv heads, so that the groups of
-        query heads keep their size where it divides heads; else each query head has its own."""
+        query heads keep their size where it divides heads; else each query head has its own. One for all stays one."""
         if "seqlen" in fields:
             fields["seqlen_q"] = fields["seqlen_k"] = fields.pop("seqlen")
         if "heads" in fields:
             heads, group = fields["heads"], self.heads // self.heads_kv
-            fields.setdefault("heads_kv", heads // group if group > 1 and heads % group == 0 else heads)
+            grouped = heads // group if group > 1 and heads % group == 0 else heads
+            fields.setdefault("heads_kv", 1 if group > 1 and self.heads_kv == 1 else grouped)
         if "dtype" in fields and self.kv_dtype == self.dtype:
             fields.setdefault("kv_dtype", fields["dtype"])
         if "head_dim" in fields and self.head_dim_v == self.head_dim:

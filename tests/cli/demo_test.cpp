@@ -12,9 +12,10 @@
 
 namespace tilescope::testing {
 
-TEST_CASE("demo passes, and leaves records that can be read and a report") {
+TEST_CASE("demo passes, and leaves records that can be read and a report; its tables are as asked") {
   const TemporaryFolder folder;
-  const ProgramResult result = run_program({"demo", "--out", "first look"}, folder.path());
+  const ProgramResult result =
+      run_program({"demo", "--out", "first look", "--format", "markdown"}, folder.path());
   CAPTURE(result.err);
   CHECK(result.exit_code == 0);
   CHECK(result.err == "");
@@ -34,7 +35,7 @@ TEST_CASE("demo passes, and leaves records that can be read and a report") {
   CHECK(html.str().find("<h3>Every kernel, problem by problem (a100-40gb model, h200 model") !=
         std::string::npos);
   // Table and page round alike.
-  CHECK(result.out.find("26.6x") != std::string::npos);
+  CHECK(result.out.find("| flash2 | 128x128 | 4.497 GB | 26.6x | ") != std::string::npos);
   CHECK(html.str().find("<td>26.6x<td>") != std::string::npos);
 
   // A table that it shows is what the command above it prints.
@@ -46,6 +47,7 @@ TEST_CASE("demo passes, and leaves records that can be read and a report") {
   std::istringstream words(line.substr(line.find("simulate")));
   std::vector<std::string> arguments;
   while (words >> word) arguments.push_back(word);
+  arguments.insert(arguments.end(), {"--format", "markdown"});
   const ProgramResult again = run_program(arguments);
   CHECK(again.exit_code == 0);
   int rows = 0;

@@ -125,6 +125,7 @@ TEST_CASE("diff names what is new, tells a change once, marks gains, and judges 
   CHECK(more.exit_code == 0);
   CHECK(contains(more.out, "10 metrics  backward  new, judged by nothing\n"));
   CHECK(contains(more.out, "0 moved, 10 new, 0 gone: no regression"));
+  CHECK(contains(diff({"more.json", "base.json"}).out, "10 metrics  backward  gone: no longer there\n"));
   const auto json = nlohmann::json::parse(diff({"base.json", "more.json", "--json", "-"}).out);
   CHECK(json.at("runs")[0].at("new").size() == 10);
   const ProgramResult only = diff({"base.json", "worse.json", "--only", "--budget", "dram_read_bytes=5%"});

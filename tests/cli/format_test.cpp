@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <sstream>
 
+#include "analysis/cli/cell_parts.hpp"
 #include "analysis/cli/output.hpp"
+#include "analysis/cli/profile/profile.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "tests/cli/diff_records.hpp"
@@ -86,6 +88,65 @@ TEST_CASE("a table that is turned for people has a row for each thing in CSV") {
         " -\n"
         "note            -       -\n");
   CHECK(told(table, TableFormat::csv) == told(table_of_two(), TableFormat::csv));
+}
+
+TEST_CASE("each row of a sweep says which problem it is, in columns of what differs") {
+  const auto in = [](const char* format) {
+    return run_program({"simulate", "--kernel", "cpu:flash2", "--heads", "2", "--sweep", "seqlen=128,256",
+                        "--sweep", "causal=no,yes", "--format", format})
+        .out;
+  };
+  CHECK(contains(in("text"), "B1 H2 N128 D64 fp32 causal"));
+  CHECK(contains(in("csv"), ",problem,batch,heads,heads_kv,seqlen_q,seqlen_k,head_dim,dtype,causal,tile,"));
+  CHECK(contains(in("csv"), ",B1 H2 N256 D64 fp32 causal,1,2,2,256,256,64,fp32,yes,64x128,"));
+  CHECK(contains(in("markdown"), "**flash2, forward on h200: B1 H2 D64 fp32**"));
+  CHECK(contains(in("markdown"), "| N | causal | tile |"));
+  CHECK(contains(in("markdown"), "| 256 | yes | 64x128 |"));
+  CHECK(contains(in("latex"), "% flash2, forward on h200: B1 H2 D64 fp32\n"));
+  CHECK(contains(in("latex"), "\n256 & yes & 64x128 & "));
+  const auto bench_in = [](const char* format) {
+    return run_program({"bench", "--kernel", "cpu:flash2", "--heads", "2", "--sweep", "seqlen=64,128",
+                        "--seconds", "0.001", "--format", format})
+        .out;
+  };
+  CHECK(contains(bench_in("latex"), "problem & N & "));  // beside a matrix product, whose row has none
+  CHECK(contains(bench_in("latex"), "B1 H2 N128 D64 fp32 & 128 & "));
+  const std::string bench = bench_in("csv");
+  CHECK(contains(bench, "cpu:flash2,B1 H2 N128 D64 fp32,1,2,2,128,128,64,fp32,no,forward,"));
+  CHECK(
+      contains(run_program({"simulate", "--kernel", "cpu:flash2", "--seqlen", "128", "--format", "csv"}).out,
+               "\nB1 H8 N128 D64 fp32,1,8,8,128,128,64,fp32,no,forward,"));
+}
+
+TEST_CASE("a column that says more than its parts stays") {
+  AttentionProblem problem;
+  Table table{.rows = {{"problem", "bytes"}, {cli::as_problem(problem), "1"}}};
+  problem.score_mods.softcap = 30;
+  table.rows.push_back({cli::as_problem(problem), "2"});
+  CHECK(contains(told(table, TableFormat::markdown), "| problem | bytes |"));
+  problem.seqlen_q = problem.seqlen_k = 2;
+  table.rows[2][0] = cli::as_problem(problem);
+  CHECK(contains(told(table, TableFormat::markdown), "**B1 H1 D64 fp32**\n\n| N | bytes |"));
+}
+
+TEST_CASE("rows of a measured sweep have their kernel, tile and lengths in columns") {
+  std::vector<RunEntry> runs(2);
+  for (const std::int64_t i : {0, 1}) {
+    RunEntry& run = runs[static_cast<std::size_t>(i)];
+    run.kernel = "gpu:flash3";
+    run.problem = {.seqlen_q = 128 << i, .seqlen_k = 128 << i};
+    PassRecord& pass = run.passes.emplace_back();
+    pass.name = "forward";
+    pass.flops = 4'000'000;
+    pass.tile = {128, 64};
+    pass.time.emplace().median_s = 1e-6;
+  }
+  const Table table = cli::sweep_table(runs);
+  CHECK(contains(told(table, TableFormat::text),
+                 "gpu:flash3 forward 128x64 B1 H1 N256 D64 fp32: 16.78 TFLOP/s"));
+  CHECK(contains(told(table, TableFormat::csv), ",gpu:flash3,forward,128x64,1,1,1,256,256,64,fp32,no,"));
+  CHECK(contains(told(table, TableFormat::markdown),
+                 "**gpu:flash3 forward 128x64 B1 H1 D64 fp32**\n\n| N | rate | time |"));
 }
 
 TEST_CASE("every command that prints tables has them in every format, and its sentences elsewhere") {
@@ -205,10 +266,12 @@ TEST_CASE("passes and curves on several machines name theirs") {
   };
   const std::string csv = in("csv"), text = in("text");
   for (const std::string machine : {"h200", "a100-80gb"}) {
-    CHECK(contains(csv, "cpu:flash2,forward," + machine + ",forward,"));
+    CHECK(contains(
+        csv, "cpu:flash2,forward," + machine + ",B1 H8 N256 D64 fp32,1,8,8,256,256,64,fp32,no,forward,"));
     CHECK(contains(text, "cpu:flash2, forward on " + machine + "\n"));
   }
-  CHECK(contains(csv, "kernel,direction,machine,LRU from"));
+  CHECK(contains(csv, "kernel,direction,machine,problem,batch,"));
+  CHECK(contains(csv, ",causal,LRU from"));
 }
 
 }  // namespace tilescope::testing

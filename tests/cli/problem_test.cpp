@@ -33,6 +33,9 @@ TEST_CASE("heads_kv follows heads, seqlen_k follows seqlen_q, unless given") {
   CHECK(parse_problem({"--heads", "6"}).problem.heads_kv == 6);
   CHECK(parse_problem({"--heads", "6", "--heads-kv", "2"}).problem.heads_kv == 2);
   CHECK(parse_problem({"--heads-kv", "2"}).problem.heads == 8);
+  const AttentionProblem described = parse_problem({"--heads", "16/2"}).problem;  // as "H16/2" is printed
+  CHECK(described.heads == 16);
+  CHECK(described.heads_kv == 2);
   const auto of_preset = [](const char* heads) {  // of 32/8
     return parse_problem({"--preset", "llama3-8b", "--heads", heads}).problem.heads_kv;
   };
@@ -160,6 +163,8 @@ TEST_CASE("bad problem options are refused by field, value and what is allowed")
       {{"--batch", "1 "}, "batch", "1 ", "integer"},
       {{"--batch", ""}, "batch", "''", "integer"},
       {{"--batch", too_long}, "batch", too_long, "integer"},
+      {{"--heads", "8/3"}, "heads_kv", "3", "heads = 8"},
+      {{"--heads", "8/"}, "heads", "", "integer"},
       {{"--heads", "0"}, "heads", "0", "at least 1"},
       {{"--heads", "-8"}, "heads", "-8", "at least 1"},
       {{"--heads-kv", "0"}, "heads_kv", "0", "at least 1"},
@@ -191,7 +196,10 @@ TEST_CASE("bad problem options are refused by field, value and what is allowed")
        "batch * heads",
        "4611686018427387904",
        "2147483647"},
-      {{"--batch", "100000", "--seqlen", "200000000"}, "seqlen_q", "200000000", "63 bits"},
+      {{"--batch", "100000", "--seqlen", "200000000"},
+       "seqlen_q",
+       "200000000",
+       "too large: its bytes are 2^63"},
   };
   for (const Bad& bad : cases) {
     std::string message;

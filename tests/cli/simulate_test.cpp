@@ -301,7 +301,7 @@ TEST_CASE("what simulate cannot take is refused by field and value, with exit co
   refuse({"--kernel", "cpu:flash9"}, {"cpu:flash9", "cpu:flash2"});
   refuse({"--dtype", "fp8e4m3", "--pass", "bwd"}, {"fp8e4m3"});
   refuse({"--seqlen", "268435456", "--head-dim", "256", "--closed-form", "--pass", "bwd", "--tile", "1x1"},
-         {"overflow"});
+         {"too large"});
 }
 
 }  // namespace

@@ -33,6 +33,18 @@ TEST_CASE("a sweep without axes is the problem itself") {
   CHECK(points({}, base)[0].problem == base);
 }
 
+TEST_CASE("a sweep of heads keeps one key/value head, and takes heads with their key/value heads") {
+  const auto heads_kv = [](const std::string& sweep, const AttentionProblem& base) {
+    std::vector<std::int64_t> all;
+    for (const SweepPoint& point : points({sweep}, base)) all.push_back(point.problem.heads_kv);
+    return all;
+  };
+  CHECK(heads_kv("heads=8,12,16", {.heads = 8, .heads_kv = 1}) == std::vector<std::int64_t>{1, 1, 1});
+  CHECK(heads_kv("heads=8,16", {.heads = 8, .heads_kv = 2}) == std::vector<std::int64_t>{2, 4});
+  CHECK(heads_kv("heads=8/1,8/2,16/16", {.heads = 4, .heads_kv = 4}) == std::vector<std::int64_t>{1, 2, 16});
+  CHECK(heads_kv("heads=1,2", {.heads = 1, .heads_kv = 1}) == std::vector<std::int64_t>{1, 2});
+}
+
 TEST_CASE("axes multiply, the last varying fastest") {
   const auto all = points({"head_dim=64,128", "seqlen=512..2048"});
   REQUIRE(all.size() == 6);

@@ -3,11 +3,15 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <thread>
+#include <vector>
 
+#include "analysis/cli/expected_time.hpp"
 #include "analysis/records/run_record.hpp"
 #include "tests/cli/program.hpp"
 #include "tests/paths.hpp"
@@ -92,6 +96,29 @@ TEST_CASE("a replay of minutes is announced before it begins, and an interrupted
   CHECK(written_to(said).find("the replay takes about ") != std::string::npos);
   cut_short("run --seqlen 256k --heads 8 --quiet --out " + (folder.path() / "results").string());
   CHECK_FALSE(std::filesystem::exists(folder.path() / "results"));
+}
+
+TEST_CASE("what work takes is told for cores as busy as they are") {
+  CHECK(cli::seconds_now(0.5, 1) == 0.5);  // short: nobody is told
+  std::atomic<bool> done = false;
+  std::vector<std::jthread> others;
+  for (unsigned i = 0; i < 2 * std::thread::hardware_concurrency(); ++i) {
+    others.emplace_back([&done] {
+      while (!done) {
+      }
+    });
+  }
+  const double share = cli::share_of_cores(1), seconds = cli::seconds_now(100, 1);
+  done = true;
+  CHECK(share > 0);
+  CHECK(share < 0.9);  // half of a core, or more by chance
+  CHECK(seconds > 100);
+}
+
+TEST_CASE("work that takes longer than was said is told by what is done of it") {
+  CHECK(cli::longer_than_said(30, 60, 0.5) == 120);
+  CHECK_FALSE(cli::longer_than_said(30, 20, 0.5));  // about as said
+  CHECK_FALSE(cli::longer_than_said(30, 60, 0.2));  // too little is done to tell
 }
 
 TEST_CASE(

@@ -19,6 +19,7 @@ def test_a_problem_says_what_it_is():
     llama = ts.Problem.preset("llama3-8b")  # 32 query heads in groups of 4
     assert [llama.replace(heads=heads).heads_kv for heads in (16, 6)] == [4, 6]  # groups, where they divide
     assert llama.replace(heads=16, heads_kv=16).heads_kv == 16
+    assert PROBLEM.replace(heads=8, heads_kv=1).replace(heads=12).heads_kv == 1  # of multi-query attention
     assert PROBLEM.replace(heads=8).heads_kv == 8 and PROBLEM.replace(seqlen=64).seqlen_k == 64
     swept = PROBLEM.sweep(seqlen=[512, 1024], causal=[False, True])
     assert [(p.seqlen_k, p.causal) for p in swept] == [(512, False), (512, True), (1024, False), (1024, True)]

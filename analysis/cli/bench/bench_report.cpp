@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "analysis/cli/cell_parts.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/counts/run_summary.hpp"
@@ -96,14 +97,14 @@ void add_device_pass(Rows& rows, std::vector<RunEntry>& runs, const RunEntry& ra
   const std::optional<double> clock_hz = pass.time->sm_clock_hz;
   const double kcycles = 1e-3 * pass.time->median_s * clock_hz.value_or(0);
   rows.push_back(
-      {kernel, describe(problem), passes_text(pass), tile_text(pass), in_seconds(pass.time->median_s),
+      {kernel, as_problem(problem), passes_text(pass), tile_text(pass), in_seconds(pass.time->median_s),
        noise_cell(*pass.time), as_count(static_cast<std::int64_t>(pass.time->samples_s.size())),
        tera(paper_rate(problem, pass)),
        clock_hz ? as_number(fmt::format("{:.0f} MHz", 1e-6 * *clock_hz), *clock_hz, "Hz") : Cell("-"),
        clock_hz ? as_number(fmt::format("{:.0f}", kcycles), kcycles) : Cell("-")});
   const auto sum = sum_of(add_pass(runs, ran, std::move(pass)));
   if (!sum) return;
-  rows.push_back({kernel, describe(problem), sum->what(), "", in_seconds(sum->median_s), "", "",
+  rows.push_back({kernel, as_problem(problem), sum->what(), "", in_seconds(sum->median_s), "", "",
                   tera(sum->paper_flops_per_second), "", ""});
 }
 
@@ -187,7 +188,7 @@ BenchReport cpu_report(const std::vector<BenchmarkCase>& cases, const BenchmarkR
     const std::string kernel(c.kernel->name);
     const auto add_row = [&](const std::string& passes, const std::string& tile, double median_s,
                              const Cell& noise, double rate) {
-      rows.push_back({kernel, describe(c.problem), passes, tile, in_seconds(median_s), noise,
+      rows.push_back({kernel, as_problem(c.problem), passes, tile, in_seconds(median_s), noise,
                       in_flops_per_second(rate),
                       product_rate ? as_percent(rate / *product_rate) : Cell("-")});
     };

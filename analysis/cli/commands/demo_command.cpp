@@ -225,6 +225,7 @@ void add_demo_command(CLI::App& app, CommandContext& context, CommandRunner run)
                   [folder, &context, run] { return demo(*folder, context, run); });
   add_value(command, "--out", *folder, "DIR", "folder for the records and the report; default report")
       ->capture_default_str();
+  add_format_option(command, context);
   show_examples(command, {{"demo", "everything, into the folder report/"},
                           {"demo --out /tmp/look", "the same, elsewhere"}});
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <memory>
 
+#include "analysis/cli/cell_parts.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
@@ -73,18 +74,22 @@ std::string verdict_word(const MetricChange& change) {
   return change.regressed ? "REGRESSION" : change.now < change.base ? "gain" : "";
 }
 
-/// What BASE lacks: a row a metric, and one for all of a direction or tensor of which BASE has nothing.
-void add_fresh(Table& table, const RunChange& run) {
+/// What one record alone has: a row a metric, and one for all of a direction or tensor of which nothing is
+/// left to compare, for the same reason.
+void add_of_one_record(Table& table, const RunChange& run, const std::vector<GoneMetric>& metrics) {
   std::vector<std::string> told;
-  for (const GoneMetric& fresh : run.fresh) {
-    const auto there = [&fresh](const auto& value) { return value.where == fresh.where; };
-    const bool known = std::ranges::any_of(run.changes, there);
-    const auto all = std::ranges::count_if(run.fresh, there);
-    const std::string name = known ? fresh.metric->name() : counted(all, "metric");
-    if (!known && std::ranges::find(told, fresh.where) != told.end()) continue;
-    told.push_back(fresh.where);
-    table.rows.push_back(
-        {name, where_in_words(*run.now, fresh.where), "-", "-", "-", "-", "new, judged by nothing"});
+  for (const GoneMetric& metric : metrics) {
+    const bool known =
+        std::ranges::any_of(run.changes, [&](const auto& change) { return change.where == metric.where; });
+    const auto all = std::ranges::count_if(metrics, [&metric](const GoneMetric& other) {
+      return other.where == metric.where && other.reason == metric.reason;
+    });
+    const std::string place = metric.where + metric.reason;
+    if (!known && std::ranges::find(told, place) != told.end()) continue;
+    told.push_back(place);
+    table.rows.push_back({known || all == 1 ? metric.metric->name() : counted(all, "metric"),
+                          where_in_words(*run.now, metric.where), "-", "-", "-", "-",
+                          metric.reason == "new" ? "new, judged by nothing" : "gone: " + metric.reason});
   }
 }
 
@@ -93,7 +98,8 @@ Table table_of(const RunChange& run) {
   Table table{.rows = {{"metric", "of", "base", "new", "change", "budget", "verdict"}},
               .indent = "  ",
               .title = run_name(*run.now),
-              .keys = {{"run", run_name(*run.now)}}};
+              .keys = {{"run", run_name(*run.now)}, {"kernel", run.now->kernel}}};
+  if (!without_problem(*run.now)) table.keys.emplace_back("problem", as_problem(run.now->problem));
   const auto number = [](const std::string& text, double value, std::string_view unit) {
     return as_number(text, value, std::string(unit));
   };
@@ -106,11 +112,8 @@ Table table_of(const RunChange& run) {
          number(format_change(change), (change.now - change.base) / std::abs(change.base), ""),
          format_budget(change), verdict_word(change)});
   }
-  for (const GoneMetric& gone : run.gone) {
-    table.rows.push_back({gone.metric->name(), where_in_words(*run.now, gone.where), "-", "-", "-", "-",
-                          "gone: " + gone.reason});
-  }
-  add_fresh(table, run);
+  add_of_one_record(table, run, run.gone);
+  add_of_one_record(table, run, run.fresh);
   return table;
 }
 

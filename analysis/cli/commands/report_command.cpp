@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -15,6 +16,7 @@
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/report/document/report_document.hpp"
 #include "analysis/report/report.hpp"
+#include "common/errors.hpp"
 #include "profiler/records/json_fields.hpp"
 
 namespace tilescope::cli {
@@ -38,14 +40,20 @@ std::string relative_folder(const std::string& file, const fs::path& folder) {
   return fs::absolute(folder).lexically_normal().lexically_relative(base).generic_string();
 }
 
-/// NAME.pdf of each NAME.svg.
-void add_pdf_figures(std::vector<ReportFile>& files) {
+/// NAME.pdf of each NAME.svg; where this machine lacks what makes them, why.
+std::exception_ptr add_pdf_figures(std::vector<ReportFile>& files) {
   const std::size_t svg_and_pages = files.size();
-  for (std::size_t i = 0; i < svg_and_pages; ++i) {
-    fs::path path = files[i].path;
-    if (path.extension() == ".svg")
-      files.push_back({path.replace_extension(".pdf").string(), to_pdf(files[i].contents)});
+  try {
+    for (std::size_t i = 0; i < svg_and_pages; ++i) {
+      fs::path path = files[i].path;
+      if (path.extension() == ".svg")
+        files.push_back({path.replace_extension(".pdf").string(), to_pdf(files[i].contents)});
+    }
+  } catch (const MachineLacks&) {
+    files.resize(svg_and_pages);
+    return std::current_exception();
   }
+  return nullptr;
 }
 
 int run_report(const ReportArguments& arguments, const CommandContext& context) {
@@ -77,7 +85,7 @@ int run_report(const ReportArguments& arguments, const CommandContext& context) 
   const Document document = arguments.section.empty() ? whole : with_section_alone(whole, arguments.section);
 
   std::vector<ReportFile> files = report_files(document);
-  if (arguments.pdf) add_pdf_figures(files);
+  const std::exception_ptr no_pdf = arguments.pdf ? add_pdf_figures(files) : nullptr;
   for (ReportFile& file : files) file.path = (fs::path(arguments.out) / file.path).string();
   for (const std::string& path : arguments.fill) {
     const std::string figures = relative_folder(path, fs::path(arguments.out) / kFigureFolder);
@@ -93,6 +101,7 @@ int run_report(const ReportArguments& arguments, const CommandContext& context) 
   }
   context.print(fmt::format("{}\n", fmt::join(written.get<std::vector<std::string>>(), "\n")));
   context.write_json(nlohmann::ordered_json{{"files", written}}.dump(2) + "\n");
+  if (no_pdf) std::rethrow_exception(no_pdf);
   return kFine;
 }
 

@@ -2,10 +2,15 @@
 // `tilescope study`: the sweeps behind the figures of a report.
 #include <fmt/format.h>
 
+#include <omp.h>
+
+#include <algorithm>
 #include <chrono>
 #include <memory>
 
+#include "analysis/cli/cell_parts.hpp"
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/expected_time.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/parse_text.hpp"
@@ -38,8 +43,12 @@ std::vector<std::string> study_names() {
 }
 
 /// Simulations side by side; what computes on all threads by itself, one after the other.
+/// @param said  how long they take [seconds]
 std::vector<std::vector<RunEntry>> run_tasks(const Study& study, const std::vector<StudyTask>& tasks,
-                                             const CommandContext& context) {
+                                             double said, const CommandContext& context) {
+  std::vector<double> work;
+  for (const StudyTask& task : tasks) work.push_back(task.seconds);
+  TimeOfParts time(context, "study", work, said);
   const auto count = static_cast<std::int64_t>(tasks.size());
   Progress progress(context, fmt::format("study {}", study.name), count);
   std::vector<std::vector<RunEntry>> runs(tasks.size());
@@ -48,6 +57,8 @@ std::vector<std::vector<RunEntry>> run_tasks(const Study& study, const std::vect
 #pragma omp critical(study_progress)
     progress.step(tasks[task].label);
     runs[task] = tasks[task].run();
+#pragma omp critical(study_progress)
+    time.step(task);
   };
   if (study.default_machine.empty()) {
     for (std::int64_t i = 0; i < count; ++i) run_one(i);
@@ -102,13 +113,24 @@ Output error_table(const std::vector<RunEntry>& runs) {
   Table table{.rows = {{"kernel", "problem", "seed", "of", "rmse", "max error"}}};
   for (const RunEntry& run : runs) {
     for (const auto& [tensor, error] : run.error) {
-      table.rows.push_back({run.kernel, describe(run.problem),
+      table.rows.push_back({run.kernel, as_problem(run.problem),
                             as_count(static_cast<std::int64_t>(run.problem.seed)), tensor,
                             as_number(fmt::format("{:.3g}", error.rmse), error.rmse),
                             as_number(fmt::format("{:.3g}", error.max_abs), error.max_abs)});
     }
   }
   return table.rows.size() > 1 ? Output(table) : Output();
+}
+
+/// What the tasks take as run_tasks() runs them, on idle cores.
+double seconds_of(const Study& study, const std::vector<StudyTask>& tasks) {
+  const bool side_by_side = !study.default_machine.empty();
+  double seconds = 0, longest = 0;
+  for (const StudyTask& task : tasks) {
+    seconds += task.seconds;
+    longest = std::max(longest, task.seconds);
+  }
+  return side_by_side ? std::max(longest, seconds / omp_get_max_threads()) : seconds;
 }
 
 int run_study(const StudyArguments& arguments, const CommandContext& context) {
@@ -122,8 +144,8 @@ int run_study(const StudyArguments& arguments, const CommandContext& context) {
   const Machine model = machine.empty() ? Machine{} : load_machine(machine);
   const std::vector<const Kernel*> kernels = kernels_of(study, arguments.kernels);
   const std::vector<StudyTask> tasks = own_tasks(tasks_of(study, arguments, model, kernels), arguments.shard);
-  double seconds = 0;
-  for (const StudyTask& task : tasks) seconds += task.seconds;
+  const double idle = seconds_of(study, tasks);
+  const double seconds = arguments.dry_run ? idle : seconds_now(idle, omp_get_max_threads());
   context.print(fmt::format("{}: {} on {}, {}\n", study.name, counted(tasks.size(), "task"),
                             machine.empty() ? "this machine" : machine, about_seconds(seconds)));
   if (arguments.dry_run) {
@@ -137,7 +159,7 @@ int run_study(const StudyArguments& arguments, const CommandContext& context) {
   RunRecord record = start_record(context.argv);
   record.shard = arguments.shard.name();
   note_device(record.machine, kernels);
-  for (std::vector<RunEntry>& runs : run_tasks(study, tasks, context)) {
+  for (std::vector<RunEntry>& runs : run_tasks(study, tasks, seconds, context)) {
     for (RunEntry& run : runs) record.runs.push_back(std::move(run));
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;

@@ -32,8 +32,18 @@ void set_integers(Problem& problem, Text field, Text value) {
   ((problem.*members = parse_integer(field, value)), ...);
 }
 
-/// As many query heads to a key/value head as a preset has, where they divide; else one.
+/// H, or H/Hkv as problems are described. Without Hkv as many query heads to a key/value head as a preset
+/// has, where they divide, else one; one key/value head stays one.
 void set_heads(Problem& problem, Text field, Text value) {
+  if (const std::size_t slash = value.find('/'); slash != std::string::npos) {
+    problem.heads = parse_integer(field, value.substr(0, slash));
+    problem.heads_kv = parse_integer(field, value.substr(slash + 1));
+    return;
+  }
+  if (problem.heads_kv == 1 && problem.heads > 1) {
+    problem.heads = parse_integer(field, value);
+    return;
+  }
   const bool grouped = problem.heads_kv > 0 && problem.heads % problem.heads_kv == 0;
   const std::int64_t group = grouped ? std::max<std::int64_t>(1, problem.heads / problem.heads_kv) : 1;
   problem.heads = parse_integer(field, value);
@@ -67,7 +77,7 @@ constexpr ProblemOption kPlainOptions[] = {
     {"decode", "", base, [](Problem&, Text, Text) {},
      "of --model: one query a sequence, behind --seqlen keys; default a whole prompt"},
     {"batch", "N", shape, set_integers<&Problem::batch>, "B; default 1"},
-    {"heads", "N", shape, set_heads, "query heads H; default 8"},
+    {"heads", "N", shape, set_heads, "query heads H, or H/Hkv as in 32/8; default 8"},
     {"heads_kv", "N", shape, set_integers<&Problem::heads_kv>,
      "key/value heads; divides --heads; default: as many, or in a preset's groups where these divide "
      "--heads"},

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "analysis/cli/cell_parts.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/model/counts/direction_total.hpp"
 #include "analysis/model/counts/lower_bounds.hpp"
@@ -93,6 +94,26 @@ TileShape tile_of_most_work(const RunEntry& run, Direction direction) {
       ->tile;
 }
 
+std::vector<std::pair<std::string, Cell>> keys_of(const RunEntry& run, Direction direction) {
+  return {{"kernel", run.kernel}, {"direction", to_string(direction)}, {"problem", as_problem(run.problem)}};
+}
+
+/// "gpu:flash2-mma forward 128x64 B1 H16 N1024 D64 fp16: 512.3 TFLOP/s", and each of these things.
+Cell run_cell(const RunEntry& run, const PassRecord& total, TileShape tile) {
+  const Cell problem = as_problem(run.problem);
+  const std::string cut = fmt::format("{}x{}", tile.block_m, tile.block_n);
+  const std::string_view direction = to_string(total.direction);
+  Cell cell(fmt::format("{} {} {} {}", run.kernel, direction, cut, problem.text));
+  cell.parts = {{"kernel", "kernel", run.kernel},
+                {"direction", "direction", std::string(direction)},
+                {"tile", "tile", cut}};
+  cell.parts.insert(cell.parts.end(), problem.parts.begin(), problem.parts.end());
+  if (!total.time) return cell;
+  cell.parts.push_back({"rate", "rate", rate(total.flops, total.time->median_s)});
+  cell.text += ": " + cell.parts.back().text;
+  return cell;
+}
+
 }  // namespace
 
 Table measured_table(const RunEntry& run, Direction direction, Algorithm algorithm, const Machine& machine) {
@@ -107,8 +128,7 @@ Table measured_table(const RunEntry& run, Direction direction, Algorithm algorit
     if (pass.direction == direction && !is_whole) add_rows(rows, pass.name, boundaries(pass));
   }
   add_rows(rows, std::string(to_string(direction)), whole);
-  return {
-      .rows = rows, .indent = "  ", .keys = {{"kernel", run.kernel}, {"direction", to_string(direction)}}};
+  return {.rows = rows, .indent = "  ", .keys = keys_of(run, direction)};
 }
 
 Output counter_table(const RunEntry& run, Direction direction, const std::string& metrics) {
@@ -126,7 +146,7 @@ Output counter_table(const RunEntry& run, Direction direction, const std::string
     }
   }
   if (rows.size() == 1) return {};
-  return Table{.rows = rows, .indent = "  ", .keys = {{"kernel", run.kernel}}};
+  return Table{.rows = rows, .indent = "  ", .keys = keys_of(run, direction)};
 }
 
 Table time_table(const RunEntry& run, Direction direction) {
@@ -156,8 +176,7 @@ Table time_table(const RunEntry& run, Direction direction) {
     }
     rows.push_back(std::move(row));
   }
-  return {
-      .rows = rows, .indent = "  ", .keys = {{"kernel", run.kernel}, {"direction", to_string(direction)}}};
+  return {.rows = rows, .indent = "  ", .keys = keys_of(run, direction)};
 }
 
 Table sweep_table(const std::vector<RunEntry>& runs) {
@@ -169,10 +188,8 @@ Table sweep_table(const std::vector<RunEntry>& runs) {
       if (!total) continue;
       const std::vector<Boundary> b = boundaries(*total);
       const TileShape tile = tile_of_most_work(run, direction);
-      const std::string speed = total->time ? ": " + rate(total->flops, total->time->median_s) : "";
-      rows.push_back({fmt::format("{} {} {}x{} {}{}", run.kernel, to_string(direction), tile.block_m,
-                                  tile.block_n, describe(run.problem), speed),
-                      bytes(b[0].measured), off_by(b[0].measured, b[0].closed_form), bytes(b[1].measured),
+      rows.push_back({run_cell(run, *total, tile), bytes(b[0].measured),
+                      off_by(b[0].measured, b[0].closed_form), bytes(b[1].measured),
                       off_by(b[1].measured, b[1].closed_form), bytes(b[2].measured),
                       off_by(b[2].measured, b[2].simulated), ratio(b[2].measured, b[2].compulsory),
                       bytes(b[3].measured), total->time ? in_seconds(total->time->median_s) : Cell("-")});

@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "analysis/cli/cell_parts.hpp"
 #include "analysis/cli/profile/profile.hpp"
 #include "analysis/model/counts/what_ran.hpp"
 #include "analysis/model/replay/ctas/cta_progress.hpp"
@@ -71,7 +72,7 @@ Row progress_row(const RunEntry& run, const PassRecord& pass) {
   const auto& [ctas_per_sm, step_cycles, rates] = *pass.progress;
   return {run.kernel,
           pass.name,
-          describe(run.problem),
+          as_problem(run.problem),
           fmt::format("{}x{}", pass.tile.block_m, pass.tile.block_n),
           as_count(ctas_per_sm),
           step_cycles > 0 ? as_number(fmt::format("{:.0f} cycles", step_cycles), step_cycles) : Cell("-"),

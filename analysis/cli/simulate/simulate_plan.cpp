@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "analysis/cli/expected_time.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/simulate/simulate.hpp"
@@ -13,6 +14,7 @@
 #include "analysis/explain/program_text.hpp"
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/replay/replay_cost.hpp"
+#include "analysis/model/replay/traffic_simulator.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "cpu_ref/launch/parallel_for_each.hpp"
 #include "gpu/registry/default_kernel.hpp"
@@ -44,15 +46,41 @@ SimulateJob plan_job(const Kernel& kernel, const AttentionProblem& problem, cons
   return job;
 }
 
+namespace {
+
+bool on_split_l2(const SimulateJob& job, const SimulationOptions& how) {
+  return job.machine->split_l2() && !how.l2_bytes;
+}
+
+bool adrift(const SimulateJob& job) { return job.machine->knows_progress_on(job.kernel->math_unit); }
+
+/// On one core.
+double seconds_of(const SimulateJob& job, const SimulationOptions& how) {
+  return how.replay ? replay_seconds(job.passes, how.l2_curve, adrift(job), on_split_l2(job, how)) : 0;
+}
+
+/// By itself: launches of an L2 in two partitions stand side by side.
+double seconds_alone(const SimulateJob& job, const SimulationOptions& how) {
+  const auto launches = static_cast<int>(on_split_l2(job, how) && !adrift(job) ? kLaunchesReplayed : 1);
+  return seconds_of(job, how) / std::min(launches, omp_get_max_threads());
+}
+
+}  // namespace
+
 RunEntry replay(const SimulateJob& job, SimulationOptions options, const CommandContext& context) {
   constexpr std::int64_t kSteps = 200;
   std::int64_t ctas = 0, retired = 0;
   for (const PlannedPass& pass : job.passes) ctas += pass.program.num_ctas();
   Progress progress(context, fmt::format("replaying {}", job.kernel->name), kSteps);
+  TimeOfParts time(context, fmt::format("the replay of {}", job.kernel->name), std::vector(kSteps, 1.0),
+                   seconds_alone(job, options));
   options.on_retired = [&] {
     const std::int64_t before = retired * kSteps / ctas;
     ++retired;
-    for (std::int64_t step = before; step < retired * kSteps / ctas; ++step) progress.step();
+    for (std::int64_t step = before; step < retired * kSteps / ctas; ++step) {
+      progress.step();
+      time.step();
+    }
   };
   return simulate_run(*job.kernel, job.problem, job.passes, *job.machine, options);
 }
@@ -108,14 +136,6 @@ SimulateJob program_job(const std::string& path, const AttentionProblem& problem
     }
   }
   return job;
-}
-
-double seconds_of(const SimulateJob& job, bool curve) {
-  return replay_seconds(job.passes, curve, job.machine->knows_progress_on(job.kernel->math_unit));
-}
-
-double seconds_of(const SimulateJob& job, const SimulationOptions& how) {
-  return how.replay ? seconds_of(job, how.l2_curve) : 0;
 }
 
 }  // namespace
@@ -184,20 +204,21 @@ SimulatePlan plan_jobs(const SimulateArguments& arguments, const std::vector<Mac
 std::vector<SimulateJob> own_jobs(std::vector<SimulateJob> jobs, const Shard& shard, bool curve) {
   constexpr double kEvenByFormula = 1e-3;  // seconds
   std::vector<double> costs;
-  for (const SimulateJob& job : jobs) costs.push_back(kEvenByFormula + seconds_of(job, curve));
+  for (const SimulateJob& job : jobs) costs.push_back(kEvenByFormula + seconds_of(job, {.l2_curve = curve}));
   return shard.part_of(std::move(jobs), costs);
 }
 
 std::string announcement(const std::vector<SimulateJob>& jobs, const SimulationOptions& how,
                          bool side_by_side) {
   double seconds = 0;
-  for (const SimulateJob& job : jobs) seconds += seconds_of(job, how);
+  for (const SimulateJob& job : jobs)
+    seconds += side_by_side ? seconds_of(job, how) : seconds_alone(job, how);
   return announcement(seconds, side_by_side ? jobs.size() : 1);
 }
 
 std::string announcement(double core_seconds, std::size_t side_by_side) {
   const auto cores = std::min(static_cast<int>(side_by_side), omp_get_max_threads());
-  const double seconds = core_seconds / std::max(1, cores);
+  const double seconds = seconds_now(core_seconds / std::max(1, cores), std::max(1, cores));
   if (seconds < kWorthSaying) return "";
   return fmt::format("the replay takes {}; --closed-form leaves it out\n", about_seconds(seconds));
 }

@@ -9,6 +9,7 @@
 #include <functional>
 #include <utility>
 
+#include "analysis/cli/cell_parts.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/model/counts/closed_form.hpp"
@@ -73,7 +74,10 @@ class PassRows {
     return {.rows = rows_,
             .indent = "  ",
             .title = fmt::format("\n{}, {} on {}", run_.kernel, to_string(direction_), machine_),
-            .keys = {{"kernel", run_.kernel}, {"direction", to_string(direction_)}, {"machine", machine_}},
+            .keys = {{"kernel", run_.kernel},
+                     {"direction", to_string(direction_)},
+                     {"machine", machine_},
+                     {"problem", as_problem(run_.problem)}},
             .layout = Table::Layout::turned};
   }
 
@@ -277,7 +281,8 @@ Output comparison_table(const std::vector<RunEntry>& runs, const std::vector<Sim
       if (!total) continue;
       const Cell must = in_bytes(must_move(*total));
       table.title = fmt::format("\n{} must move {}", to_string(direction), must.text);
-      table.keys = {{"direction", to_string(direction)}, {"must move", must}};
+      table.keys = {
+          {"problem", as_problem(runs[i].problem)}, {"direction", to_string(direction)}, {"must move", must}};
       table.rows.push_back(comparison_row(runs[i], direction, *total, jobs[i], several_machines));
     }
     if (table.rows.size() > 1) output += table;
@@ -320,7 +325,7 @@ Output simulated_sweep_table(const std::vector<RunEntry>& runs) {
         block = blocks.end() - 1;
       }
       Row& row = block->rows.emplace_back(
-          Row{describe(run.problem), main_tile(run, direction), in_bytes(must_move(*total))});
+          Row{as_problem(run.problem), main_tile(run, direction), in_bytes(must_move(*total))});
       add_byte_cells(row, *total);
       row.push_back(simulated ? in_bytes(total->simulated->dram_read_bytes) : Cell("-"));
     }
@@ -328,20 +333,6 @@ Output simulated_sweep_table(const std::vector<RunEntry>& runs) {
   Output output;
   for (const Table& block : blocks) output += block;
   return output;
-}
-
-Table curve_table(const RunEntry& run, Direction direction, const Machine& machine) {
-  Table table{
-      .rows = {{"LRU from", "DRAM read", "DRAM written"}},
-      .indent = "  ",
-      .keys = {{"kernel", run.kernel}, {"direction", to_string(direction)}, {"machine", machine.name}}};
-  ReadWriteBytes last;
-  for (const auto& [l2_bytes, dram] : total_l2_curve(run, direction)) {
-    if (std::exchange(last, dram) == dram) continue;
-    table.rows.push_back({as_number(format_capacity(l2_bytes), static_cast<double>(l2_bytes), "B"),
-                          in_bytes(dram.read_bytes), in_bytes(dram.write_bytes)});
-  }
-  return table;
 }
 
 }  // namespace tilescope::cli

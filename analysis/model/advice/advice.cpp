@@ -127,7 +127,8 @@ Advice advise(const Kernel& kernel, const AttentionProblem& problem, Direction d
   if (how.replay) {
     double seconds = 0;
     for (const Tried& tried : all)
-      seconds += replay_seconds(tried.passes, false, machine.knows_progress_on(kernel.math_unit));
+      seconds += replay_seconds(tried.passes, false, machine.knows_progress_on(kernel.math_unit),
+                                machine.split_l2().has_value());
     if (before_replay) before_replay(seconds, all.size());
     parallel_for_each(static_cast<std::int64_t>(all.size()),
                       [&](std::int64_t i) { simulate(all[static_cast<std::size_t>(i)], true); });

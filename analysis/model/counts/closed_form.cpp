@@ -14,7 +14,7 @@ namespace {
 /// @param most no count of this problem is larger; in floating point, so that it cannot itself overflow
 void require_countable(const AttentionProblem& problem, double most) {
   if (most < 9.2e18) return;
-  throw BadInput("problem", describe(problem), "its byte or FLOP counts overflow 63 bits");
+  throw BadInput("problem", describe(problem), "is too large: its bytes or FLOP are 2^63 or more");
 }
 
 void require_countable(const TileProgram& program) {

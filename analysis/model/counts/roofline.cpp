@@ -27,8 +27,7 @@ std::optional<double> KernelWork::amount(CeilingKind kind) const {
 namespace {
 
 Ceiling ceiling_from(CeilingKind kind, std::string name, double per_second, const std::string& evidence) {
-  const bool documented = evidence != "assumed" && evidence != "unverified" && evidence != kDefaultKind;
-  return {kind, std::move(name), per_second, evidence == "measured", documented, evidence};
+  return {kind, std::move(name), per_second, evidence == "measured", is_documented(evidence), evidence};
 }
 
 }  // namespace

@@ -30,6 +30,11 @@ struct Fact {
   bool operator==(const Fact&) const = default;
 };
 
+/// Whether a document or a measurement states numbers of that kind, or they follow from some that do.
+inline bool is_documented(std::string_view kind) {
+  return kind != "assumed" && kind != "unverified" && kind != kDefaultKind;
+}
+
 inline constexpr int kL2Partitions = 2;
 
 /// An L2 in two partitions: the one beside an SM is near to it, the other far.
@@ -126,7 +131,8 @@ struct Machine {
   }
 };
 
-/// The machine called `name_or_path`: one that TileScope ships, or, when it ends in ".json", that file.
+/// The machine called `name_or_path`: one that TileScope ships, also by its chip where that is enough
+/// ("h100"), or, when it ends in ".json", that file.
 /// @throws BadInput on an unknown name (listing the known ones) or a damaged file (naming file and field)
 Machine load_machine(const std::string& name_or_path);
 /// Ends the name of a machine whose file `ceilings` made.

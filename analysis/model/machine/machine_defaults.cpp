@@ -13,11 +13,11 @@
 namespace tilescope {
 namespace {
 
-/// Of a fact; nothing where it has no number.
+/// Of a fact, or a number that stands alone; nothing where there is none.
 std::optional<double> fact_in(const Json& machine, const char* field) {
-  if (!machine.contains(field) || !machine.at(field).is_object() || !machine.at(field).contains("value"))
-    return std::nullopt;
-  return number_in(machine.at(field).at("value"));
+  if (!machine.contains(field)) return std::nullopt;
+  const Json& fact = machine.at(field);
+  return number_in(fact.is_object() && fact.contains("value") ? fact.at("value") : fact);
 }
 
 /// Takes out fields that are null or without fields, and facts whose value is null.

@@ -66,12 +66,21 @@ inline std::vector<std::string> fact_kinds() {
 /// The template's, in place of a source; and what follows is the meaning of the field.
 inline constexpr const char* kNoSource = "where the number came from; ";
 
+/// Of a number that stands alone, without its source: what rests on it says so.
+inline constexpr const char *kBareKind = "unverified", *kBareSource = "not said in the machine's file";
+
+/// Whether a file has a number as "sm_count": 132.
+inline bool is_bare(const JsonField& field) { return number_in(field.value()).has_value(); }
+
+/// Of a number with its source, or one that stands alone.
+inline JsonField value_of(const JsonField& field) { return is_bare(field) ? field : field.at("value"); }
+
 /// @throws BadInput for what is no value with evidence, with the form of one
 inline void require_fact(const JsonField& field) {
   constexpr const char* kForm =
       R"(as in {"value": 128, "kind": "datasheet", "source": "NVIDIA's data sheet"})";
   if (!field.value().is_object())
-    field.refuse(fmt::format("must be a value with its kind and source, {}", kForm));
+    field.refuse(fmt::format("must be a number, or one with its kind and source, {}", kForm));
   try {
     for (const char* part : {"value", "kind", "source"}) field.at(part);
   } catch (const BadInput& lack) {
@@ -95,15 +104,12 @@ struct FactOf {
     return {{"value", codec.write(fact.value)}, {"kind", fact.kind}, {"source", fact.source}};
   }
   Fact<T> read(const JsonField& field) const {
+    if constexpr (std::is_arithmetic_v<T>) {
+      if (is_bare(field)) return {credible(field), kBareSource, kBareKind};
+    }
     require_fact(field);
     const std::vector<std::string> kinds = fact_kinds();
-    const JsonField value = field.at("value");
-    Fact<T> fact{read_value(value), field.at("source").text(), field.at("kind").text()};
-    if constexpr (std::is_arithmetic_v<T>) {
-      const double number = static_cast<double>(fact.value);
-      if (number < least || number > most)
-        value.refuse(fmt::format("must be in {}: {:g} ... {:g} is credible", unit, least, most));
-    }
+    Fact<T> fact{credible(field.at("value")), field.at("source").text(), field.at("kind").text()};
     if (std::ranges::find(kinds, fact.kind) == kinds.end())
       field.at("kind").refuse(fmt::format("must be one of {}", fmt::join(kinds, ", ")));
     if (fact.source.empty()) field.at("source").refuse("must say where the number came from");
@@ -114,11 +120,22 @@ struct FactOf {
 
  private:
   static Json schema_with(const Json& value) {
-    return {{"type", "object"},
+    // A number may stand alone.
+    const Json type = std::is_arithmetic_v<T> ? Json{"object", "number", "string"} : Json("object");
+    return {{"type", type},
             {"properties",
              {{"value", value}, {"kind", {{"enum", fact_kinds()}}}, {"source", {{"type", "string"}}}}},
             {"required", {"value", "kind", "source"}},
             {"additionalProperties", false}};
+  }
+  T credible(const JsonField& value) const {
+    const T read = read_value(value);
+    if constexpr (std::is_arithmetic_v<T>) {
+      const double number = static_cast<double>(read);
+      if (number < least || number > most)
+        value.refuse(fmt::format("must be in {}: {:g} ... {:g} is credible", unit, least, most));
+    }
+    return read;
   }
   /// A number of bytes or FLOP may have its unit.
   T read_value(const JsonField& value) const {

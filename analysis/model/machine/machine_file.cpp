@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "analysis/model/machine/machine.hpp"
 #include "analysis/model/machine/machine_defaults.hpp"
@@ -85,7 +87,7 @@ void require_names(const JsonField& machine, const char* group, Parse parse) {
 
 /// What fields that are credible each by itself must be together.
 void require_one_machine(const JsonField& field, const Machine& machine) {
-  const auto value = [&field](const char* name) { return field.at(name).at("value"); };
+  const auto value = [&field](const char* name) { return value_of(field.at(name)); };
   if (const std::int64_t l2 = machine.l2_bytes.value; machine.l2_effective_bytes.value > l2)
     value("l2_effective_bytes").refuse(fmt::format("must be in 1 ... {}, the whole L2", l2));
   require_names(field, kPeaks, parse_element_type);
@@ -115,13 +117,34 @@ fs::path machine_folder() {
                      ", and --machine FILE.json takes one from anywhere");
 }
 
-/// @throws BadInput on a name that TileScope does not ship
+/// "rtx5070ti" of "RTX-5070-Ti", as people write it.
+std::string without_signs(const std::string& name) {
+  std::string plain = lower_case(name);
+  std::erase_if(plain, [](unsigned char c) { return std::isalnum(c) == 0; });
+  return plain;
+}
+
+/// The machine of that name, or the only one of that chip: "h100" is h100-sxm. What was measured of one is no
+/// other.
+std::optional<std::string> meant_machine(const std::string& name, const Names& names) {
+  Names of_chip;
+  for (const std::string& known : names) {
+    if (without_signs(known) == without_signs(name)) return known;
+    const std::string chip = known.substr(0, known.find('-'));  // a word alone, as rtx, is none
+    const bool numbered = chip.find_first_of("0123456789") != std::string::npos;
+    if (numbered && chip == without_signs(name) && !known.ends_with(kMeasuredSuffix))
+      of_chip.push_back(known);
+  }
+  return of_chip.size() == 1 ? std::optional(of_chip.front()) : std::nullopt;
+}
+
+/// @throws BadInput on a name that is none of one machine that TileScope ships
 std::string shipped_file(const std::string& name) {
   const Names names = machine_names();
-  if (std::ranges::find(names, name) != names.end()) return machine_folder() / (name + ".json");
+  if (const auto meant = meant_machine(name, names)) return machine_folder() / (*meant + ".json");
   Names alike;  // an edit away stands another GPU: b200 is no slip of h200
   for (const std::string& near : nearest_names(name, names)) {
-    if (near.find(lower_case(name)) != std::string::npos) alike.push_back(near);
+    if (without_signs(near).find(without_signs(name)) != std::string::npos) alike.push_back(near);
   }
   const std::string guess = alike.empty() ? "" : fmt::format("did you mean {}? ", fmt::join(alike, " or "));
   throw UnknownName(

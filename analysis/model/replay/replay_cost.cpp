@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "analysis/model/counts/closed_form.hpp"
+#include "analysis/model/replay/traffic_simulator.hpp"
 
 namespace tilescope {
 
@@ -19,9 +20,10 @@ std::int64_t tile_accesses(const TileProgram& program) {
   return accesses;
 }
 
-double replay_seconds(std::span<const PlannedPass> passes, bool l2_curve, bool adrift) {
+double replay_seconds(std::span<const PlannedPass> passes, bool l2_curve, bool adrift, bool split_l2) {
   double accesses = 0;
   for (const PlannedPass& pass : passes) accesses += static_cast<double>(tile_accesses(pass.program));
+  if (split_l2 && !adrift) accesses *= kLaunchesReplayed;
   return accesses / std::min(l2_curve ? kAccessesPerSecondWithCurve : kAccessesPerSecond,
                              adrift ? kAccessesPerSecondAdrift : kAccessesPerSecond);
 }

@@ -21,8 +21,10 @@ inline constexpr double kAccessesPerSecond = 2.4e7, kAccessesPerSecondWithCurve 
 std::int64_t tile_accesses(const TileProgram& program);
 
 /// How long a replay of the passes takes on one core. @param adrift  whether the machine knows how the
-/// kernel's CTAs drift apart
-double replay_seconds(std::span<const PlannedPass> passes, bool l2_curve, bool adrift = false);
+/// kernel's CTAs drift apart @param split_l2  whether its L2 is in two partitions: several launches are
+/// replayed, of which the rate where CTAs drift apart knows
+double replay_seconds(std::span<const PlannedPass> passes, bool l2_curve, bool adrift = false,
+                      bool split_l2 = false);
 
 /// "about 40 s", "about 7 min", "less than a second": an estimate, and printed as one.
 std::string about_seconds(double seconds);

@@ -181,7 +181,7 @@ SplitL2Traffic simulate_split_l2(const TileProgram& program, const CtaSchedule& 
                                  const SplitL2Shape& shape, PagePlacement pages,
                                  const std::function<void()>& on_retired) {
   const bool random = pages == PagePlacement::random;
-  const std::size_t num_launches = random ? 8 : 4;
+  const std::size_t num_launches = random ? 8 : kLaunchesReplayed;
   const TileNumbering numbers(program);
   const std::int64_t at_once =
       std::min<std::int64_t>(static_cast<std::int64_t>(num_launches), omp_get_max_threads());

@@ -53,6 +53,9 @@ struct SplitL2Traffic : L2Traffic {
 std::int64_t co_resident_ctas(const TileProgram& program, const Machine& machine,
                               const std::optional<LaunchShape>& launch = std::nullopt);
 
+/// Launches that are replayed on an L2 in two partitions, each with its own clocks.
+inline constexpr std::size_t kLaunchesReplayed = 4;
+
 /// Replays a pass through LRU caches of every size.
 /// @param on_retired called after each CTA, for progress; may be empty
 /// @throws MachineLacks when the replay would not fit this machine's memory

@@ -22,8 +22,8 @@ pid_t start_converter(const std::string& from, const std::string& to) {
     return start_process({{kProgram, "--format", "pdf", "--output", to, from}, {}, {}, {}});
   } catch (const std::system_error&) {
     throw MachineLacks(fmt::format(
-        "--pdf needs {}, which is in Debian's and Ubuntu's package librsvg2-bin; without --pdf the "
-        "figures are SVG, which most programs read",
+        "no PDF is written, all else is: --pdf needs {}, which Debian's and Ubuntu's package librsvg2-bin "
+        "installs; the figures are there as SVG, which most programs read",
         kProgram));
   }
 }
@@ -39,7 +39,7 @@ std::string to_pdf(const std::string& svg) {
   while (waitpid(converter, &status, 0) < 0 && errno == EINTR) {
   }
   if (status != 0)
-    throw MachineLacks(fmt::format("{} failed, status {}: no PDF is written", kProgram, status));
+    throw MachineLacks(fmt::format("no PDF is written, all else is: {} failed, status {}", kProgram, status));
   return read_text_file(to);
 }
 

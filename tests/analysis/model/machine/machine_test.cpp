@@ -181,17 +181,19 @@ TEST_CASE(
   };
   constexpr const char* kForm =
       R"(as in {"value": 128, "kind": "datasheet", "source": "NVIDIA's data sheet"})";
-  refused("/sm_count", 128, "sm_count = 128", kForm);
+  refused("/sm_count", "many", "sm_count = \"many\"", "must be a number, or one with its kind and source");
+  refused("/sm_count", Json::array({128}), "sm_count = an array", kForm);
   refused("/sm_count", bare, "sm_count.kind is missing", kForm);
-  refused("/peak_flops_per_second/fp16", 1e15, "peak_flops_per_second.fp16 = 1", kForm);
+  refused("/peak_flops_per_second/fp16", "fast", "peak_flops_per_second.fp16 = \"fast\"", kForm);
+  refused("/sm_count", 0, "sm_count = 0", "must be an integer in 1 ... ");
+  refused("/l2_bytes", 60, "l2_bytes = 60", "must be in bytes: ");
+  refused("/l2_effective_bytes", "70MiB", "l2_effective_bytes = \"70MiB\"", "62914560, the whole L2");
+  refused("/l2_ways", 1 << 20, "l2_ways = 1048576", "must be");
+  refused("/launch_seconds", "soon", "launch_seconds = \"soon\"", kForm);
   Json fact = parse_json("template", machine_template())["sm_count"];
   fact["value"] = 132;
   fact["kind"] = "datasheet";
   refused("/sm_count", fact, "sm_count.source", "still the template's");
-}
-
-TEST_CASE("an element type that a chip lacks has no peak") {
-  CHECK_FALSE(load_machine("a100-40gb").peak_flops(ElementType::fp8e4m3).has_value());
 }
 
 TEST_CASE("an L2 in two partitions may limit the dirty lines of its sets") {
@@ -199,16 +201,6 @@ TEST_CASE("an L2 in two partitions may limit the dirty lines of its sets") {
   Json json = shipped("h200");
   json.erase("l2_dirty_ways");
   CHECK_FALSE(parse_machine("gpu.json", json.dump()).split_l2()->dirty_ways);
-}
-
-TEST_CASE("residency follows shared memory, between one CTA and the hardware's limit") {
-  const Machine h200 = load_machine("h200");
-  CHECK(h200.resident_ctas_per_sm(0) == 32);
-  CHECK(h200.resident_ctas_per_sm(113 * 1024) == 2);  // (113 + 1) * 2 = 228 KiB
-  CHECK(h200.resident_ctas_per_sm(113 * 1024 + 1) == 1);
-  CHECK(h200.fits(227 * 1024));
-  CHECK_FALSE(h200.fits(227 * 1024 + 1));
-  CHECK(h200.resident_ctas_per_sm(1 << 30) == 1);
 }
 
 TEST_CASE("an unknown name is refused with the known ones") {
@@ -220,6 +212,15 @@ TEST_CASE("an unknown name is refused with the known ones") {
   CHECK(b200.find("list machines --template >b200.json") != std::string::npos);
   CHECK(machine_complaint(std::string("a100")).find("did you mean a100-40gb or a100-80gb?") !=
         std::string::npos);
+  for (const auto& [meant, name] : {std::pair("h100", "h100-sxm"),
+                                    {"H200", "h200"},
+                                    {"A100 80GB", "a100-80gb"},
+                                    {"rtx5070ti", "rtx-5070-ti"}}) {
+    CHECK(load_machine(meant).name == name);
+  }
+  for (const char* const another : {"rtx", "rtx-5070", "h", "", "rtx4090"}) {
+    CHECK(machine_complaint(std::string(another)).find("list machines --template") != std::string::npos);
+  }
   CHECK(machine_complaint(std::string("/absent/gpu.json")).find("/absent/gpu.json") != std::string::npos);
 }
 

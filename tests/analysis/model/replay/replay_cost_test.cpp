@@ -14,6 +14,9 @@ TEST_CASE("accesses are counted as the program lists them") {
   REQUIRE(programs.size() == 1);
   // A block of queries: Q once, K and V of four tiles, O and LSE once.
   CHECK(tile_accesses(programs[0]) == 2 * 4 * (1 + 2 * 4 + 2));
+  const std::vector<PlannedPass> passes = {{Direction::forward, programs[0]}};
+  CHECK(replay_seconds(passes, false, false, true) == 4 * replay_seconds(passes, false));  // four launches
+  CHECK(replay_seconds(passes, false, true, true) == replay_seconds(passes, false, true));
 }
 
 TEST_CASE("durations are estimates and read so") {
