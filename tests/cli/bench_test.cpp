@@ -85,7 +85,7 @@ TEST_CASE("bench prints a table and writes a record that reads back") {
   }
 }
 
-TEST_CASE("bench --pass and --dtype choose what is timed; fp8 is timed forward") {
+TEST_CASE("bench --pass and --dtype choose what is timed, fp8 is timed forward") {
   const auto forward = run_program(tiny({"--pass", "fwd", "--json", "-"}));
   CHECK(forward.exit_code == 0);
   CHECK(parse_run_record("stdout", forward.out).runs.at(0).passes.size() == 1);
@@ -128,7 +128,7 @@ TEST_CASE("bench --sweep over axes: three rates each, as a table, as CSV, in the
   CHECK(plot.find("fp8e5m2, backward") == std::string::npos);
 }
 
-TEST_CASE("a sweep of bench goes on without what is refused; where all is, it ends as one problem would") {
+TEST_CASE("a sweep of bench goes on without what is refused, where all is, it ends as one problem would") {
   const testing::TemporaryFolder folder;
   const std::string none = "head_dim = 600: must lie in 1 ... 576", many = "query-splits = 64: must leave";
   const auto result = run_program(tiny({"--sweep", "head_dim=16,600", "--sweep", "query_splits=1,64",
@@ -189,7 +189,7 @@ TEST_CASE("the same problem on several tiles is a run each") {
   CHECK(record.runs[1].passes.at(1).tile == TileShape{32, 16});
 }
 
-TEST_CASE("rows of different orders and slices can be told apart; of one sample there is no noise") {
+TEST_CASE("rows of different orders and slices can be told apart, of one sample there is no noise") {
   const testing::TemporaryFolder folder;
   const auto result = run_program({"bench",
                                    "--heads",

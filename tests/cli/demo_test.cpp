@@ -12,10 +12,9 @@
 
 namespace tilescope::testing {
 
-TEST_CASE("demo passes, and leaves records that can be read and a report; its tables are as asked") {
+TEST_CASE("demo passes, and leaves records that can be read and a report") {
   const TemporaryFolder folder;
-  const ProgramResult result =
-      run_program({"demo", "--out", "first look", "--format", "markdown"}, folder.path());
+  const ProgramResult result = run_program({"demo", "--out", "first look"}, folder.path());
   CAPTURE(result.err);
   CHECK(result.exit_code == 0);
   CHECK(result.err == "");
@@ -35,7 +34,7 @@ TEST_CASE("demo passes, and leaves records that can be read and a report; its ta
   CHECK(html.str().find("<h3>Every kernel, problem by problem (a100-40gb model, h200 model") !=
         std::string::npos);
   // Table and page round alike.
-  CHECK(result.out.find("| flash2 | 128x128 | 4.497 GB | 26.6x | ") != std::string::npos);
+  CHECK(result.out.find("26.6x") != std::string::npos);
   CHECK(html.str().find("<td>26.6x<td>") != std::string::npos);
 
   // A table that it shows is what the command above it prints.
@@ -47,7 +46,6 @@ TEST_CASE("demo passes, and leaves records that can be read and a report; its ta
   std::istringstream words(line.substr(line.find("simulate")));
   std::vector<std::string> arguments;
   while (words >> word) arguments.push_back(word);
-  arguments.insert(arguments.end(), {"--format", "markdown"});
   const ProgramResult again = run_program(arguments);
   CHECK(again.exit_code == 0);
   int rows = 0;
@@ -57,6 +55,14 @@ TEST_CASE("demo passes, and leaves records that can be read and a report; its ta
     rows += line.find("flash") != std::string::npos ? 1 : 0;
   }
   CHECK(rows == 4);
+}
+
+TEST_CASE("demo's tables are as asked") {
+  const TemporaryFolder folder;
+  const ProgramResult result =
+      run_program({"demo", "--out", "first look", "--format", "markdown"}, folder.path());
+  CHECK(result.exit_code == 0);
+  CHECK(result.out.find("| flash2 | 128x128 | 4.497 GB | 26.6x | ") != std::string::npos);
 }
 
 }  // namespace tilescope::testing

@@ -65,7 +65,7 @@ TEST_CASE("simulate --gpus prints and records link bytes, memory, balance and ti
   CHECK(passes.at(1).at("predicted").at("efficiency") > 0.4);
 }
 
-TEST_CASE("GPUs that have and do the same are one row; of many the busiest and the last are told") {
+TEST_CASE("GPUs that have and do the same are one row, of many the busiest and the last are told") {
   const auto table_of = [](const char* gpus, const char* schedule) {
     return run_program({"simulate", "--heads", "32", "--seqlen", "64k", "--head-dim", "128", "--dtype",
                         "bf16", "--causal", "--gpus", gpus, "--schedule", schedule, "--pass", "fwd"})
@@ -180,7 +180,7 @@ TEST_CASE("run --gpus leaves what one kernel would, and several GPUs that are no
   }
 }
 
-TEST_CASE("what several GPUs cannot share is bad input; schedules are listed") {
+TEST_CASE("what several GPUs cannot share is bad input, schedules are listed") {
   const auto refused = [](std::vector<std::string> command, const std::string& word) {
     const ProgramResult result = run_program(command);
     CAPTURE(result.err);

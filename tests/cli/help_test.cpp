@@ -59,7 +59,7 @@ std::string bash_offers(const std::string& script, const std::string& line) {
 
 }  // namespace
 
-TEST_CASE("nothing typed gets a greeting; -h, help and list work alone") {
+TEST_CASE("nothing typed gets a greeting, -h, help and list work alone") {
   const std::string greeting = printed({});
   CHECK(contains(greeting, "tilescope demo"));
   CHECK(contains(greeting, "--help"));

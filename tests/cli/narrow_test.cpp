@@ -132,7 +132,7 @@ TEST_CASE("tables and sentences of every command fit 60 columns, in pipes too wh
   }
 }
 
-TEST_CASE("a wide line is folded between words, under its last column; commands and words stay whole") {
+TEST_CASE("a wide line is folded between words, under its last column, commands and words stay whole") {
   CHECK(cli::fitted("ok   a  one two three four\n", 16) == "ok   a  one two\n        three\n        four\n");
   CHECK(cli::fitted("  one two three four", 10) == "  one two\n    three\n    four");
   CHECK(cli::fitted("    a-word-that-is-wide one to\n", 12) == "    a-word-that-is-wide\n      one to\n");

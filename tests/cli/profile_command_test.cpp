@@ -115,7 +115,7 @@ TEST_CASE("profile --kernel refuses what no kernel could run, and says what the 
   CHECK(lacking.err.find("gpu:flash2-simt") != std::string::npos);
 }
 
-TEST_CASE("a sweep of kernels is planned without what is refused; where all is, the first is thrown") {
+TEST_CASE("a sweep of kernels is planned without what is refused, where all is, the first is thrown") {
   const tilescope::Machine machine = tilescope::load_machine("h200");
   const auto planned = [&machine](std::vector<std::string> words) {
     cli::ProfileKernelOptions options;

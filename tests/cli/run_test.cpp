@@ -177,7 +177,7 @@ TEST_CASE("run computes what the files ask for, forward and backward") {
   }
 }
 
-TEST_CASE("without dout only the forward pass is run; features come from the options") {
+TEST_CASE("without dout only the forward pass is run, features come from the options") {
   const TemporaryFolder folder;
   AttentionProblem problem = kProblem;
   TensorSet inputs = write_inputs(folder.path(), problem);
@@ -197,7 +197,7 @@ TEST_CASE("without dout only the forward pass is run; features come from the opt
   check_file(folder.path() / "o.npy", Reference(std::move(same), Direction::forward), TensorName::out);
 }
 
-TEST_CASE("fp16 files stay fp16, and --dtype rounds; what NumPy lacks is written as float32") {
+TEST_CASE("fp16 files stay fp16, and --dtype rounds, what NumPy lacks is written as float32") {
   const TemporaryFolder folder;
   AttentionProblem half = kProblem;
   half.dtype = ElementType::fp16;

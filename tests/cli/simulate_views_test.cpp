@@ -318,7 +318,7 @@ TEST_CASE("a variant is named beside its kernel, swept over, and refused where t
       {{"simulate", "--kernel", "gpu:flash3", "--dtype", "fp16", "--variant", "half"}, {"variant", "half"}});
 }
 
-TEST_CASE("devices that share a model's heads are at least one; a model's layer has its own heads") {
+TEST_CASE("devices that share a model's heads are at least one, a model's layer has its own heads") {
   for (const char* tp : {"0", "-1", "-9223372036854775807"}) {
     check_refused({{"simulate", "--model", "llama3-70b", "--tp", tp}, {"tp", tp, "must divide"}});
   }

@@ -62,7 +62,7 @@ TEST_CASE("tiles that do not fit the device's shared memory are pruned, and noth
   CHECK(tuning_tasks(kernel, problem, {.compute_capability = 90, .shared_bytes_per_cta = 1024}).empty());
 }
 
-TEST_CASE("an A100 runs every tile, some of them with one buffer for two; more stages need not fit") {
+TEST_CASE("an A100 runs every tile, some of them with one buffer for two, more stages need not fit") {
   const Kernel& kernel = find_gpu_kernel("gpu:flash2-mma").row;
   for (const std::int64_t head_dim : {64, 128, 256}) {
     for (const TuningTask& task : tuning_tasks(kernel, fp16_problem(head_dim), kSm80)) {
@@ -107,7 +107,7 @@ TEST_CASE("kernels with one tile shape have nothing to tune") {
   }
 }
 
-TEST_CASE("the fastest median is chosen; a tile without samples is no candidate") {
+TEST_CASE("the fastest median is chosen, a tile without samples is no candidate") {
   const Kernel& kernel = find_gpu_kernel("gpu:flash2-mma").row;
   const TuningTask task = tuning_tasks(kernel, fp16_problem(256), kSm90).front();
   REQUIRE(task.candidates.size() >= 4);

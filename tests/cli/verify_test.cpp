@@ -73,7 +73,7 @@ TEST_CASE("verify judges one problem on the kernels that are named, one line eac
 }
 
 TEST_CASE(
-    "without a problem verify runs a sweep over all kernels that run here; --worst records one case for "
+    "without a problem verify runs a sweep over all kernels that run here, --worst records one case for "
     "many") {
   const TemporaryFolder folder;
   const ProgramResult result =

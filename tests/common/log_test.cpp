@@ -10,7 +10,7 @@
 
 using namespace tilescope;
 
-TEST_CASE("lines up to the level that is asked for reach the sink; the text of others is not made") {
+TEST_CASE("lines up to the level that is asked for reach the sink, the text of others is not made") {
   std::vector<std::string> lines;
   int made = 0;
   const auto log = [&](LogLevel level, const std::string& text) {
@@ -30,7 +30,7 @@ TEST_CASE("lines up to the level that is asked for reach the sink; the text of o
   CHECK(made == 3);
 }
 
-TEST_CASE("levels by name; others are refused with the nearest") {
+TEST_CASE("levels by name, others are refused with the nearest") {
   for (const LogLevelName& level : log_levels()) CHECK(parse_log_level("x", level.name) == level.level);
   CHECK_THROWS_AS(parse_log_level("--log-level", "verbose"), UnknownName);
 }

@@ -162,7 +162,7 @@ bool feeds(const DistributedProgram& program, std::size_t earlier, std::size_t l
 }
 
 TEST_CASE(
-    "launches with parts of their own wait for what they read; all others have the order that they had") {
+    "launches with parts of their own wait for what they read, all others have the order that they had") {
   int free = 0;
   for (const DistributedCase& c : distributed_cases({2, 3, 4})) {
     DistributedProgram program = build_distributed(c.problem, Direction::forward, c.options);
@@ -209,7 +209,7 @@ Placements placements(LinkSchedule schedule, int ranks, Direction direction) {
   return placements;
 }
 
-TEST_CASE("what one launch has alone needs no sum; a ring's first launch stores, the others leave parts") {
+TEST_CASE("what one launch has alone needs no sum, a ring's first launch stores, the others leave parts") {
   const Placements alone = placements(LinkSchedule::ulysses, 4, Direction::backward);
   CHECK(alone.result == 4);
   CHECK(alone.add + alone.store + alone.part == 0);

@@ -92,7 +92,7 @@ TEST_CASE(
   CHECK(compute_streams(LinkSchedule::ulysses, Direction::backward) == 1);
 }
 
-TEST_CASE("one rank takes its work and nothing else; rings of contiguous shards wait for the last") {
+TEST_CASE("one rank takes its work and nothing else, rings of contiguous shards wait for the last") {
   const AttentionProblem problem{
       .seqlen_q = 8192, .seqlen_k = 8192, .dtype = ElementType::bf16, .causal = true};
   const RankRates rates{1e12, 1e18, 1e15, 0};

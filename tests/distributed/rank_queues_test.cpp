@@ -62,7 +62,7 @@ TEST_CASE("every rank enqueues its plan once a repetition") {
   }
 }
 
-TEST_CASE("a rank that throws ends all of them, and is named; a refusal stays one") {
+TEST_CASE("a rank that throws ends all of them, and is named, a refusal stays one") {
   for (int rank = 0; rank < kRanks; ++rank) {
     Ranks ranks;
     int failed = -1;

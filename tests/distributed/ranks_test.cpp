@@ -80,7 +80,7 @@ TEST_CASE("errors do not grow with the number of ranks") {
   }
 }
 
-TEST_CASE("an all-gather and Ulysses give the bits of one rank; every schedule gives its own again") {
+TEST_CASE("an all-gather and Ulysses give the bits of one rank, every schedule gives its own again") {
   AttentionProblem problem{
       .heads = 4, .heads_kv = 4, .seqlen_q = 90, .seqlen_k = 90, .head_dim = 32, .causal = true};
   Reference reference(problem, InputKind::normal, Direction::backward);
@@ -215,7 +215,7 @@ TEST_CASE("a rank that does nothing any more is not waited for without limit, an
   CHECK(what.find("did nothing for 200 ms while rank ") != std::string::npos);
 }
 
-TEST_CASE("waiting for a message ends when it cannot come; what a kernel refuses stays a refusal") {
+TEST_CASE("waiting for a message ends when it cannot come, what a kernel refuses stays a refusal") {
   Exchange exchange(2, std::chrono::milliseconds(50));
   Exchange::Message message;
   CHECK(exchange.receive(0, 7, message) == Exchange::Outcome::nobody_moves);

@@ -54,7 +54,7 @@ TEST_CASE("the tile library: the longest irregular lengths") {
   }
 }
 
-TEST_CASE("the tile library: one batch, many; one head, many; short sequences") {
+TEST_CASE("the tile library: one batch and many, one head and many, short sequences") {
   check_both_types(square(1, 1, 64, true));
   check_both_types(square(32, 32, 32, true));
   AttentionProblem batches = square(1, 1, 32, false);

@@ -94,7 +94,7 @@ TEST_CASE("default budgets: formulas and errors may not grow, counters a little,
   CHECK(regressions_after([](RunEntry& run) { run.error["o"].max_abs *= 1.001; }) == 1);
 }
 
-TEST_CASE("budgets by name, key and account; the most exact counts") {
+TEST_CASE("budgets by name, key and account, the most exact counts") {
   const auto grow = [](RunEntry& run) { run.passes[0].simulated->dram_read_bytes += 20; };  // 2 %
   CHECK(regressions_after(grow) == 1);
   CHECK(regressions_after(grow, {parse_budget("simulated=2%")}) == 0);

@@ -111,7 +111,7 @@ RunEntry reading(std::int64_t dram_bytes, bool measured, std::optional<Scan> sca
 }
 
 TEST_CASE(
-    "what was simulated and then measured is shown, choice beside choice; the other way round it is not") {
+    "what was simulated and then measured is shown, choice beside choice, the other way round it is not") {
   RunRecord predicted = fixed_record({reading(2000, false, {}), reading(1000, false, Scan::sawtooth)});
   RunRecord measured = fixed_record({reading(1600, true, {}), reading(1250, true, Scan::sawtooth)});
   predicted.when = "2026-01-01T00:00:00Z";

@@ -28,7 +28,7 @@ std::string report_of(const std::vector<std::string>& texts) {
 
 bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
 
-TEST_CASE("links: counted beside the closed form; times beside what was predicted; judged runs") {
+TEST_CASE("links: counted beside the closed form, times beside what was predicted, judged runs") {
   const std::string links = record_of(R"("passes": [{"name": "forward", "gpus": [
     {"link_sent_bytes": 16785600, "link_received_bytes": 16777216, "link_sent_with_protocol_bytes": 20000000,
      "link_received_with_protocol_bytes": 20000000,
@@ -51,7 +51,7 @@ TEST_CASE("links: counted beside the closed form; times beside what was predicte
 }
 
 TEST_CASE(
-    "predictions that tell what is lost to what stand side by side; the earliest is the one made before") {
+    "predictions that tell what is lost to what stand side by side, the earliest is the one made before") {
   const auto predicted = [](const char* when, const char* schedule, double efficiency) {
     std::string record =
         record_of(R"("passes": [{"name": "forward", "predicted": {"time_s": 1e-3, "efficiency": )" +
@@ -87,7 +87,7 @@ TEST_CASE("of each problem and pass the schedule that comes nearest to one GPU i
   CHECK(!has(page, "| 4096 | forward | ring |"));
 }
 
-TEST_CASE("links at best; the roofline at the link; what schedules cost at more GPUs, by link rate") {
+TEST_CASE("links at best, the roofline at the link, what schedules cost at more GPUs, by link rate") {
   const std::string ceilings =
       R"({"schema": "tilescope.ceilings/1", "argv": ["tilescope", "ceilings", "--links"],
     "when": "2026-01-01T00:00:00Z", "machine": {"name": "NVIDIA H200", "architecture": "sm_90", "driver": "13.0"},
@@ -122,7 +122,7 @@ TEST_CASE("links at best; the roofline at the link; what schedules cost at more 
   CHECK(has(page, "link-roofline"));
 }
 
-TEST_CASE("others stand beside our fastest schedule; damage is named") {
+TEST_CASE("others stand beside our fastest schedule, damage is named") {
   const std::string peers = R"({"schema": "tilescope.distributed-peers/1", "torch": "2.11", "gpus": 2,
     "problem": {"heads": 32, "heads_kv": 8, "head_dim": 128}, "runs": [{"peer": "a ring", "tokens_a_gpu": 4096,
     "forward_s": 2.2e-3, "backward_s": 5e-3, "forward_efficiency": 0.7, "backward_efficiency": 0.8}]})";

@@ -87,7 +87,7 @@ TEST_CASE("ULPs are those of the element type and cross zero") {
   CHECK(compare(tensor_of({smallest}, ElementType::fp16), std::vector{-smallest}).max_ulp == 2);
 }
 
-TEST_CASE("tensors compare with tensors; shapes must agree") {
+TEST_CASE("tensors compare with tensors, shapes must agree") {
   CHECK(compare(tensor_of({1, 2}), tensor_of({1, 2.25}, ElementType::fp16)).max_abs == 0.25);
   CHECK_THROWS_AS(compare(tensor_of({1, 2}), tensor_of({1})), BadInput);
   CHECK_THROWS_AS(compare(tensor_of({1, 2}), std::vector{1.0}), BadInput);

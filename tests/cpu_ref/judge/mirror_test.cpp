@@ -124,7 +124,7 @@ TEST_CASE("conditional rescaling rounds P otherwise than a mirror, and excuse no
   }
 }
 
-TEST_CASE("a mirror sums fp8 as the tensor cores do, or its LSE is another; other types do not ask") {
+TEST_CASE("a mirror sums fp8 as the tensor cores do, or its LSE is another, other types do not ask") {
   const Kernel& flash2 = kernel_named("cpu:flash2");
   for (ElementType dtype : {ElementType::fp8e4m3, ElementType::fp8e5m2, ElementType::bf16}) {
     CAPTURE(to_string(dtype));

@@ -19,7 +19,7 @@ const std::string kReadNext =
     "add.u32 %r4, %r2, 128;\nand.b32 %r4, %r4, 511;\nadd.u32 %r4, %r4, %r1;\nld.shared.u32 %r5, [%r4];\n"
     "st.global.u32 [%rd1], %r5;\n";
 
-TEST_CASE("emulator: bar.sync has all warps see each other's stores; without it some do not") {
+TEST_CASE("emulator: bar.sync has all warps see each other's stores, without it some do not") {
   std::set<bool> right;
   for (std::uint64_t seed = 1; seed <= 16; ++seed) {
     for (const bool synchronised : {true, false}) {
@@ -110,7 +110,7 @@ taker:
   }
 }
 
-TEST_CASE("emulator: bar.red tells all what some say; warps that have left are not waited for") {
+TEST_CASE("emulator: bar.red tells all what some say, warps that have left are not waited for") {
   PtxRun run;
   run(kAddresses + R"(
   setp.ge.u32 %p1, %r0, 96;

@@ -79,7 +79,7 @@ TEST_CASE("boxes of ragged tiles are read whole, too, but of Q only those that b
   check(problem, Direction::forward, 1.024);
 }
 
-TEST_CASE("the kernels of sm_90 alone have boxes of rows; numbers of heads come in sectors") {
+TEST_CASE("the kernels of sm_90 alone have boxes of rows, numbers of heads come in sectors") {
   using enum TensorName;
   const AttentionProblem problem{.heads = 4, .seqlen_q = 300, .seqlen_k = 300, .dtype = ElementType::fp16};
   for (const Kernel* kernel : all_kernels()) {

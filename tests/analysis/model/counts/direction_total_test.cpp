@@ -26,7 +26,7 @@ TEST_CASE("the total of a direction is the sum of its passes, but needs only wha
   CHECK(direction_total(run, Direction::forward)->name == "forward");
 }
 
-TEST_CASE("fetched code is added where every pass has it; what launches ranged over is not") {
+TEST_CASE("fetched code is added where every pass has it, what launches ranged over is not") {
   RunEntry run = run_of("cpu:flash2");
   for (PassRecord& pass : run.passes) {
     pass.measured->instruction_fetch_bytes = 100;

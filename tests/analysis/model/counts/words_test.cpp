@@ -77,7 +77,7 @@ TEST_CASE("flags by which kv tiles begin the sums of dQ are asked and told by se
   }
 }
 
-TEST_CASE("kv tiles that have slots of dQ store, and ask no flags; the slots that hold something are added") {
+TEST_CASE("kv tiles that have slots of dQ store, and ask no flags, the slots that hold something are added") {
   // Of 4 q tiles two see no key, one sees one kv tile, and one both.
   const AttentionProblem problem{
       .heads = 6, .heads_kv = 2, .seqlen_q = 256, .seqlen_k = 128, .head_dim = 64, .causal = true};

@@ -120,7 +120,7 @@ TEST_CASE("whoever is told of progress can end a simulation") {
   CHECK_THROWS_AS(simulate_run(kernel, p, passes, machine, options), Enough);
 }
 
-TEST_CASE("the L2 and the residency can be given; without replay only formulas are left") {
+TEST_CASE("the L2 and the residency can be given, without replay only formulas are left") {
   const Machine machine = load_machine("a100-40gb");
   AttentionProblem p;
   p.seqlen_q = p.seqlen_k = 2048;

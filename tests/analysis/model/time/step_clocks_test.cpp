@@ -185,7 +185,7 @@ TEST_CASE("products of bf16 tell the clocks of 16 bits where nobody says those o
   CHECK(machine.tensor_flops_per_clock() == 0);
 }
 
-TEST_CASE("products of fp8 take half the clocks; what is summed in two levels is added by threads") {
+TEST_CASE("products of fp8 take half the clocks, what is summed in two levels is added by threads") {
   const Machine machine = load_machine("h200-measured");
   AttentionProblem fp8 = long_problem(128);
   fp8.dtype = ElementType::fp8e4m3;

@@ -96,7 +96,7 @@ TEST_CASE("what one SM reads takes three quarters of what all read, what is only
 }
 
 TEST_CASE(
-    "a store leaves its bytes in both partitions and fetches nothing; a flush writes what is dirty once") {
+    "a store leaves its bytes in both partitions and fetches nothing, a flush writes what is dirty once") {
   LineSample sample(*load_machine("h200").split_l2());
   SplitL2 l2(sample);
   sample.place(0, 8 * kMiB);
