@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <set>
 #include <span>
@@ -21,21 +20,25 @@ bool has_parts(const Row& row, std::size_t column) {
 /// The rows below the headings.
 std::span<Row> body(Table& table) { return std::span(table.rows).subspan(1); }
 
+/// Those of the first row that has some: the others' have the same names.
+std::vector<CellPart> parts_of(std::span<const Row> rows, std::size_t column) {
+  const auto named = std::ranges::find_if(rows, [&](const Row& row) { return has_parts(row, column); });
+  return named == rows.end() ? std::vector<CellPart>{} : (*named)[column].parts;
+}
+
 void insert_cells(Row& row, std::size_t at, const Row& cells) {
   row.resize(std::max(row.size(), at), "");
   row.insert(row.begin() + static_cast<std::ptrdiff_t>(at), cells.begin(), cells.end());
 }
 
 void add_beside(Table& table, std::size_t column) {
-  const auto named = std::ranges::find_if(table.rows, [&](const Row& row) { return has_parts(row, column); });
-  if (named == table.rows.end()) return;
-  Row headings, none;
-  for (const CellPart& part : (*named)[column].parts) headings.emplace_back(part.field);
-  none.assign(headings.size(), "");
+  Row headings;
+  for (const CellPart& part : parts_of(table.rows, column)) headings.emplace_back(part.field);
+  if (headings.empty()) return;
   for (Row& row : body(table)) {
-    Row cells;
-    if (has_parts(row, column)) std::ranges::transform(row[column].parts, std::back_inserter(cells), cell_of);
-    insert_cells(row, column + 1, cells.empty() ? none : cells);
+    Row cells(headings.size(), "");
+    if (has_parts(row, column)) std::ranges::transform(row[column].parts, cells.begin(), cell_of);
+    insert_cells(row, column + 1, cells);
   }
   insert_cells(table.rows.front(), column + 1, headings);
 }
@@ -91,8 +94,7 @@ void put_in_place(Table& table, std::size_t column) {
   const bool in_place = tell_all(rows, column, telling);
   const std::string shared = in_place ? shared_words(rows, column) : "";
   if (!shared.empty()) table.title += (table.title.empty() ? "" : ": ") + shared;
-  const auto named = std::ranges::find_if(rows, [&](const Row& row) { return has_parts(row, column); });
-  const std::vector<CellPart> names = (*named)[column].parts;
+  const std::vector<CellPart> names = parts_of(rows, column);
   for (Row& row : table.rows) {
     Row cells;
     for (const std::size_t i : telling) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tilescope study`: the sweeps behind the figures of a report.
 #include <fmt/format.h>
-
 #include <omp.h>
 
 #include <algorithm>
