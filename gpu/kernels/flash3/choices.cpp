@@ -33,7 +33,8 @@ double forward_step(int head_dim, Flash3Height height, bool many) {
                                   {112, 0.85, 0.94}, {128, 0.84, 0.79}, {160, 0.74, 0.65}, {192, 0.77, 0.63},
                                   {224, 0.91, 0.86}, {256, 0.80, 0.93}};
   const auto step_of = [&](const auto& rows) {
-    const auto row = std::find_if(std::begin(rows), std::end(rows),
+    // Wider heads, which are refused once all options are known, as the widest.
+    const auto row = std::find_if(std::begin(rows), std::end(rows) - 1,
                                   [&](const ForwardStep& step) { return head_dim <= step.head_dim; });
     return many ? row->many : row->few;
   };
