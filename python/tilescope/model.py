@@ -61,8 +61,11 @@ def _simulate(
     several = problems_of(problems)
     kernels = [kernel] if kernel is None or isinstance(kernel, str) else list(kernel)
     named = [] if kernel is None else [kernels[0] if len(kernels) == 1 else kernels]
-    options: dict[str, object] = {"machine": os.fspath(machine)} if replay else {}
-    options |= _given(passes=passes, tile=tile, **choices, pages=pages if pages != "contiguous" else None)
+    options = _given(passes=passes, tile=tile, **choices, pages=pages if pages != "contiguous" else None)
+    if function == "simulate":
+        options = {"machine": os.fspath(machine)} | options | _given(
+            replay=None if replay else False, l2_curve=l2_curve or None
+        )
     argv = _argv(function, several[0] if len(several) == 1 else several, *named, **options)
     return Record(
         _native.simulate(
@@ -257,7 +260,8 @@ def explain(
     kernels = record if isinstance(record, Record) else _kernels(record)
     if count is not None and count < 1:
         raise bad_input("count", count, "must be at least 1")
-    argv = _argv("explain", kernels._source, problem, **_given(kernel_filter=kernel_filter or None))
+    launches = _given(kernel_filter=kernel_filter or None, skip=skip or None, count=count)
+    argv = _argv("explain", kernels._source, problem, passes=passes, **launches)
     text = _native.explain(
         argv,
         kernels._source,

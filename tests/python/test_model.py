@@ -69,6 +69,29 @@ def test_orders_scans_and_slices_are_the_programs(tmp_path):
     assert cut["executed_flops"] < plain[0]["passes"][0]["executed_flops"]
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ts.simulate(PROBLEM, "gpu:flash2-mma", replay=False, tile=(64, 64)),
+        lambda: ts.simulate([PROBLEM, PROBLEM.replace(heads=2)], ["gpu:flash2-mma"], l2_curve=True, passes="fwd+bwd"),
+        lambda: ts.closed_form(PROBLEM, "gpu:flash2-mma", diagonal_slices=4),
+        lambda: ts.explain(
+            REPORTS / "foreign" / "mha.json.gz",
+            ts.Problem(batch=2, heads=16, seqlen_q=4096, head_dim=128, causal=True),
+            passes="fwd",
+            kernel_filter="flash",
+            skip=1,
+            count=1,
+        ),
+    ],
+)
+def test_a_record_says_how_to_make_it_again(make):
+    record = make()
+    again = eval(record.json["argv"][-1].removeprefix("import tilescope as ts; "), {"ts": ts})
+    costs = ("when", "cost")
+    assert again.json | dict.fromkeys(costs) == record.json | dict.fromkeys(costs)
+
+
 def test_verify_judges_and_bench_times():
     record = ts.verify(PROBLEM.replace(seqlen=64), passes="fwd+bwd")
     forward, *backward = record.rows()
