@@ -23,7 +23,7 @@
 namespace tilescope::cli {
 namespace {
 
-/// main() ignores SIGPIPE, so a reader that has left shows as EPIPE and is let go.
+/// run_command_line() ignores SIGPIPE, so a reader that has left shows as EPIPE and is let go.
 void write_stdout(std::string_view text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   if (written && std::fflush(stdout) == 0) return;

@@ -91,8 +91,8 @@ struct CommandContext {
   void write_record(const RunRecord& record) const;
 };
 
-/// Adds subcommand `name` with --help, --json and --quiet. main() calls `action` after all options are
-/// parsed and the --json target is known to be writable.
+/// Adds subcommand `name` with --help, --json and --quiet. run_command_line() calls `action` after all
+/// options are parsed and the --json target is known to be writable.
 CLI::App& add_command(CLI::App& app, CommandContext& context, const std::string& name,
                       const std::string& summary, std::function<int()> action);
 

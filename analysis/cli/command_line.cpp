@@ -86,8 +86,6 @@ std::string without_jargon(const std::string& reason) {
       .replace(missing, "$1 is given $2 times: it may be given once");
 }
 
-int run(const std::vector<std::string>& argv);
-
 /// Ctrl-C: a line, and then what the signal does by itself, so that a shell sees it. Records and results are
 /// written whole or not at all, each when it is complete.
 extern "C" void end_with_a_line(int number) {

@@ -35,7 +35,8 @@ struct MachineInfo {
   bool operator==(const MachineInfo&) const = default;
 };
 
-/// Bytes that a pass must move, by formula. A reduction counts as written at SM<->L2.
+/// Bytes of a pass by formula: what its tiles move between SMs and L2, where a reduction counts as written,
+/// and what it must move at least (compulsory).
 struct ClosedFormBytes {
   std::int64_t sm_l2_read_bytes = 0;
   std::int64_t sm_l2_write_bytes = 0;

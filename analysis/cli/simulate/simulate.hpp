@@ -132,6 +132,9 @@ int advise_choices(const SimulateArguments& arguments, const Machine& machine, c
 /// @return an ExitCode @throws BadInput where --json names the record itself
 int simulate_record(const SimulateArguments& arguments, const CommandContext& context);
 
+/// The pass of the direction that moves most between SMs and L2, whose tile stands for the run's.
+const PassRecord& main_pass(const RunEntry& run, Direction direction);
+
 /// A block for each direction with a line for each run: kernels, or machines, side by side, or one of them;
 /// all of one problem.
 /// @param jobs  of the runs

@@ -67,19 +67,12 @@ std::vector<RunEntry> pareto_front(const std::vector<RunEntry>& runs, Direction 
   return front;
 }
 
-/// The pass that reads most.
-const PassRecord& main_pass(const RunEntry& run) {
-  return *std::ranges::max_element(run.passes, [](const PassRecord& a, const PassRecord& b) {
-    return a.closed_form->sm_l2_read_bytes < b.closed_form->sm_l2_read_bytes;
-  });
-}
-
 Row tuning_row(const RunEntry& run, Direction direction, const std::string& what) {
   const PassRecord total = direction_total(run, direction).value();
   const auto must = static_cast<double>(total.closed_form->compulsory_bytes());
   const MovedBytes bytes = bytes_of(run, direction);
   const auto ratio = [must](std::int64_t count) { return as_ratio(static_cast<double>(count), must); };
-  const PassRecord& main = main_pass(run);
+  const PassRecord& main = main_pass(run, direction);
   return {what,
           fmt::format("{}x{}", main.tile.block_m, main.tile.block_n),
           to_string(run.order.value_or(TileOrder::row_major)),
@@ -92,7 +85,7 @@ Row tuning_row(const RunEntry& run, Direction direction, const std::string& what
 
 /// The options that choose a run, to be typed again.
 std::string options_text(const RunEntry& run) {
-  const PassRecord& main = main_pass(run);
+  const PassRecord& main = main_pass(run, run.passes.front().direction);
   return fmt::format("--tile {}x{} --order {} --scan {}", main.tile.block_m, main.tile.block_n,
                      to_string(run.order.value_or(TileOrder::row_major)),
                      to_string(run.scan.value_or(Scan::ascending)));
@@ -138,7 +131,8 @@ ByteTuning try_choices(const Kernel& kernel, const AttentionProblem& problem, Di
 std::string where_tiles_are(const Kernel& kernel, const ByteTuning& tuning) {
   if (!kernel.on_gpu() || !find_gpu_kernel(kernel.name).tiles_of_tuner) return "";
   const bool others = std::ranges::any_of(tuning.front, [&tuning](const RunEntry& run) {
-    return !(main_pass(run).tile == main_pass(tuning.own).tile);
+    const Direction direction = run.passes.front().direction;
+    return !(main_pass(run, direction).tile == main_pass(tuning.own, direction).tile);
   });
   return others ? "  " + wrapped("tiles other than its own are in builds with -D TILESCOPE_TUNER=ON alone",
                                  "    ")
@@ -196,7 +190,7 @@ int tune_bytes(const SimulateArguments& arguments, const Machine& machine, const
 namespace {
 
 /// Measured and simulated DRAM bytes of a pass, where both are there.
-std::optional<Row> comparison_row(const RunEntry& run, const PassRecord& pass) {
+std::optional<Row> measured_row(const RunEntry& run, const PassRecord& pass) {
   if (!pass.measured || !pass.measured->dram_read_bytes || !pass.simulated) return std::nullopt;
   const std::int64_t measured = *pass.measured->dram_read_bytes;
   const double ratio = static_cast<double>(pass.simulated->dram_read_bytes) / static_cast<double>(measured);
@@ -212,7 +206,7 @@ void print_bytes(const std::vector<RunEntry>& runs, const std::string& source,
   std::vector<Row> rows = {{"kernel", "pass", "DRAM reads of", "measured", "simulated", "off by"}};
   for (const RunEntry& run : runs) {
     for (const PassRecord& pass : run.passes) {
-      if (auto row = comparison_row(run, pass)) rows.push_back(std::move(*row));
+      if (auto row = measured_row(run, pass)) rows.push_back(std::move(*row));
       if (const auto why = too_few_reads(run, pass)) warnings += wrapped("warning: " + *why);
     }
   }
@@ -244,7 +238,7 @@ void print_times(const std::vector<RunEntry>& measured, const std::vector<RunEnt
                     : wrapped(fmt::format("{}: no run has a predicted time: bounds only", source)));
 }
 
-/// A record of this simulation, which measured ones are not changed by.
+/// A record of this simulation. The measured record stays as it is.
 RunRecord simulation_record(const RunRecord& measured, const Machine& machine, const std::string& text,
                             const SimulateArguments& arguments, const CommandContext& context) {
   RunRecord record = start_record(context.argv);

@@ -225,14 +225,8 @@ void add_work_rows(PassRows& table, const RunEntry& run, const Machine& machine)
   });
 }
 
-/// Of the pass that moves most.
 std::string main_tile(const RunEntry& run, Direction direction) {
-  const PassRecord* main = nullptr;
-  for (const PassRecord& pass : run.passes) {
-    if (pass.direction != direction) continue;
-    if (main == nullptr || sm_l2_bytes(pass) > sm_l2_bytes(*main)) main = &pass;
-  }
-  return tile_text(*main);
+  return tile_text(main_pass(run, direction));
 }
 
 const std::string& machine_name_of(const RunEntry& run) { return run.passes.front().simulated->machine; }
@@ -267,6 +261,12 @@ Row comparison_row(const RunEntry& run, Direction direction, const PassRecord& t
 }
 
 }  // namespace
+
+const PassRecord& main_pass(const RunEntry& run, Direction direction) {
+  return *std::ranges::max_element(run.passes, {}, [direction](const PassRecord& pass) {
+    return pass.direction == direction ? sm_l2_bytes(pass) : -1.0;
+  });
+}
 
 Output comparison_table(const std::vector<RunEntry>& runs, const std::vector<SimulateJob>& jobs) {
   Output output;

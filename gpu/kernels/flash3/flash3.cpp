@@ -53,8 +53,8 @@ DqStart dq_start(const AttentionProblem& problem, const ProgramOptions& options)
              : DqStart::cleared;
 }
 
-/// What instances with tables of a mask, with modifiers of scores and with pages lack: behind "not", or
-/// nothing.
+/// What instances with tables of a mask, with modifiers of scores and with pages cannot do, as the words that
+/// follow "not" in a sentence; empty if they can do all that is asked for.
 std::string beyond_plain_instances(const AttentionProblem& problem, const ProgramOptions& options) {
   if (is_fp8(problem.dtype)) return "in fp8";
   if (flash3_has_values(problem)) return "with head_dim_v other than head_dim";

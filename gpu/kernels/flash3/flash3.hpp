@@ -45,25 +45,25 @@ struct Flash3 {
     return {Variant::own, Variant::no_ping_pong, Variant::no_overlap, Variant::serial};
   }
   static std::vector<Fp8Sums> fp8_sums() { return {Fp8Sums::two_level, Fp8Sums::fast}; }
-  /// Where kv tiles wait for each other they ask again and again: bytes that no closed form has, ordered
-  /// above all.
+  /// A kv tile that waits for others polls a flag. No closed form counts these reads; the ordered pass has
+  /// most of them.
   static std::vector<BackwardOrder> backward_orders() {
     return {BackwardOrder::fused, BackwardOrder::ordered};
   }
   /// See flash3_short_rows().
   static bool short_rows(const AttentionProblem&);
   static ProgramOptions default_options(const AttentionProblem&);
-  /// Forward all heights of q tiles.
+  /// Forward these are all heights of q tiles.
   static std::vector<TileShape> tile_choices(const AttentionProblem&, PassName);
-  /// Packed heads are those of 16-bit types, and under a mask of groups that are interleaved.
+  /// Heads are packed in 16-bit types alone, and under a mask only in groups that can be interleaved.
   static std::optional<std::string> lack(const AttentionProblem&, const ProgramOptions&);
-  /// Tables at wide heads, and where kv tiles add in their order; sinks there, too, whose gradients CTAs of
-  /// delta add as they come.
+  /// Refuses masks of tables at wide heads and in the ordered pass; there learned sinks too, since CTAs of
+  /// delta add their gradients as they come.
   static std::optional<std::string> backward_lack(const AttentionProblem&, const ProgramOptions&);
-  /// Under a mask that is no band, or forward a soft cap at small head dimensions, one instance of each pass
-  /// finds its tiles in tables.
+  /// One instance of each pass finds its tiles in tables: under a mask that is no band, and forward with a
+  /// soft cap at small head dimensions.
   static int bit_reads(const TileProgram&);
-  /// What produce() and produce_tiles() load.
+  /// Those that produce() and produce_tiles() ask for.
   static std::vector<Boxes> boxes(const TileProgram&);
   static LaunchShape launch_shape(const TileProgram&);
   static WarpWork warp_work(const TileProgram&);

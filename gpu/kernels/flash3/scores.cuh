@@ -103,9 +103,9 @@ __device__ __forceinline__ void mask_rows_backward(float (&scores)[kScores], con
   sm90::mask_scores(scores, 1.0f, seen_band(args), first_query, first_key, computed_again(thread),
                     masked_score(args));
 }
-/// Backward, keys as rows and queries as columns: the same. `masked` is masked_score(). Where only keys
-/// beyond the matrix are to be masked, that takes a third of the instructions, but registers: tiles of 128
-/// queries have none left.
+/// Backward, keys as rows and queries as columns: the same. If only keys beyond seqlen_k are to be masked,
+/// one comparison a row suffices: a third of the instructions. It needs registers that tiles of 128 queries
+/// do not have. `masked` is masked_score().
 template <auto kShape, int kScores, typename Arguments>
 __device__ __forceinline__ void mask_columns(float (&scores)[kScores], float masked, const Arguments& args,
                                              int first_key, int first_query, int thread) {

@@ -22,10 +22,10 @@ namespace tilescope {
 /// soon to leave (eager writeback: Lee, Tyson, Farrens, MICRO 33, 2000). Empty at first.
 class SplitL2 {
  public:
-  /// The newest lines of a set, which may be dirty where dirty lines are limited at all. The two oldest of 16
-  /// ways: fitted to DRAM writes of 26 passes of spent draws and the hold-out, which were 7 % off and are 3
-  /// %, at the median; with one they would be 3 % off, with three 6 %. Reductions alone, by which dirty lines
-  /// are limited first, say nothing about it.
+  /// How many of a set's newest lines may be dirty, if dirty lines are limited at all: all but two of its
+  /// ways. The two are fitted to the DRAM writes of 26 passes of spent draws and the hold-out: the median
+  /// error is 3 %, and was 7 % without; with one it is 3 %, with three 6 %. Kernels that reduce alone, by
+  /// which `dirty_ways` is measured, do not depend on it.
   static std::int64_t young_ways(std::int64_t ways, std::optional<std::int64_t> dirty_ways) {
     constexpr std::int64_t kSoonToLeave = 2;
     return dirty_ways ? std::max(ways - kSoonToLeave, *dirty_ways) : ways;
@@ -36,7 +36,8 @@ class SplitL2 {
   explicit SplitL2(const LineSample& sample, std::optional<std::int64_t> dirty_ways = std::nullopt);
 
   /// What an SM beside `partition` does to lines.
-  /// @param are_new  none of them was accessed before: they need not be looked for, and a sum begins
+  /// @param are_new  none of them was accessed before: they are not looked for, and a store_then_reduce
+  /// stores
   /// @return how many of them come from DRAM
   std::int64_t access(AccessKind kind, LineSample::Range lines, int partition, bool are_new = false);
   /// Lines written to DRAM so far, and those that a flush would write.

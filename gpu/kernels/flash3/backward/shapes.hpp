@@ -48,7 +48,7 @@ struct Flash3BackwardShape {
   constexpr int senders() const { return one_dq ? 1 : flags(); }
   /// Warpgroups that compute dQ.
   constexpr int dq_groups() const { return one_dq ? 1 : consumers(); }
-  /// Of dS; with one, there would be one more barrier a step, but where P's says as much.
+  /// Buffers of dS. A single one costs a barrier a step, unless P's barrier orders the same.
   constexpr int ds_stages() const { return by_columns() || halves ? 1 : 2; }
 
   constexpr gpu::sm90::PanelTile kv_tile() const { return {tile.block_n, head_dim}; }
@@ -142,7 +142,9 @@ struct Flash3BackwardLayout {
 
 /// head_dim 136 to 160.
 constexpr Flash3BackwardShape flash3_backward_halves(bool ordered) {
-  Flash3BackwardShape shape{{64, 128}, 160, Flash3Split::keys, 2, 1, false, 32, false, ordered};
+  Flash3BackwardShape shape{.tile = {64, 128}, .head_dim = 160};
+  shape.dout_stages = 1;
+  shape.ordered = ordered;
   shape.halves = true;
   return shape;
 }
@@ -151,17 +153,33 @@ constexpr Flash3BackwardShape flash3_backward_halves(bool ordered) {
 /// @param ordered, wish_persistent  see Flash3BackwardShape; no ordered one is persistent
 constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered = false,
                                                     bool wish_persistent = false) {
-  constexpr Flash3Split kKeys = Flash3Split::keys, kSpecialised = Flash3Split::specialised;
-  constexpr Flash3Split kColumns = Flash3Split::columns;
   const bool persistent = wish_persistent && !ordered, behind = !ordered && !persistent;
-  if (head_dim <= 64) return {{128, 128}, 64, kKeys, 3, 2, false, 64, persistent, ordered, !persistent};
-  if (head_dim <= 80) return {{64, 128}, 80, kKeys, 3, 2, !behind, 32, persistent, ordered, behind, behind};
-  if (head_dim <= 96)
-    return {{64, 128}, 96, kKeys, 3, 2, !behind, 32, persistent, ordered, behind, behind, false, behind};
-  if (head_dim <= 128) return {{64, 128}, 128, kKeys, 3, 2, persistent, 32, persistent, ordered, !persistent};
-  if (head_dim <= 160) return flash3_backward_halves(ordered);
-  if (head_dim <= 192) return {{64, 96}, 192, kColumns, 2, 1, false, 32, false, ordered};
-  return {{64, 64}, 256, kSpecialised, 2, 1, false, 32, false, ordered};
+  if (head_dim > 160) {
+    Flash3BackwardShape shape{.tile = {64, 96}, .head_dim = 192, .split = Flash3Split::columns};
+    if (head_dim > 192) shape = {.tile = {64, 64}, .head_dim = 256, .split = Flash3Split::specialised};
+    shape.dout_stages = 1;
+    shape.ordered = ordered;
+    return shape;
+  }
+  if (head_dim > 128) return flash3_backward_halves(ordered);
+  Flash3BackwardShape shape{.tile = {64, 128}, .head_dim = head_dim <= 80 ? 80 : head_dim <= 96 ? 96 : 128};
+  shape.q_stages = 3;
+  shape.persistent = persistent;
+  shape.ordered = ordered;
+  if (head_dim <= 64) {
+    shape.tile.block_m = 128;
+    shape.head_dim = 64;
+    shape.dq_box_cols = 64;
+    shape.dq_behind = !persistent;
+  } else if (head_dim <= 96) {
+    shape.dq_first = !behind;
+    shape.dq_behind = shape.apart = behind;
+    shape.one_dq = behind && head_dim > 80;
+  } else {
+    shape.dq_first = persistent;
+    shape.dq_behind = !persistent;
+  }
+  return shape;
 }
 /// Masks beside a band, at head dimensions up to kFlash3TablesHeadDim: the tiles of long rows, of whose bits
 /// a thread has two keys.

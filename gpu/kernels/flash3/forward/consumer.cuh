@@ -102,11 +102,11 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
                             n_block(step) * kBlockN, thread);
     }
   }
-  /// Keys that a step's first row's diagonal lies before its first key, and whether those behind the diagonal
-  /// are masked: of alibi_direction().
+  /// How many keys a step's first key lies behind the diagonal of its first row.
   __device__ __forceinline__ int keys_behind(int step) const {
     return n_block(step) * kBlockN - first_query(item) - args.band.offset();
   }
+  /// Whether the mask hides all keys behind the diagonal.
   __device__ __forceinline__ bool all_before() const { return !kTables && args.band.right <= 0; }
   __device__ __forceinline__ auto modified_exponents(int step) const {
     const int behind = keys_behind(step);
@@ -231,13 +231,13 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
     sm90::wait_for_wgmma<kShape.overlaps ? 1 : 0>();
     if constexpr (kModifying == Flash3Modifying::registers) modify_tile(step);
     float tile_sum[2];
-    const bool masked = needs_mask(step);  // rare, and where rows see their first keys
-    bool in_registers = masked;            // is what the softmax takes, whatever modifies it
+    const bool masked = needs_mask(step);  // few steps are, and a row sees its first keys in one of them
+    bool in_registers = masked;            // the softmax takes scores that were modified in registers
     if constexpr (kByExponents) {
       in_registers = masked || !may_modify_exponents(step);
       if (in_registers) modify_tile(step);
     }
-    bool raised = false;  // a maximum: what was summed before takes factors
+    bool raised = false;  // a maximum was, and what was summed before must be rescaled
     if (in_registers) {
       if (masked) mask_tile(step);
       rows.raise_to(scores, args.exponent_scale);
@@ -333,7 +333,6 @@ struct Flash3ForwardConsumer : Flash3ForwardWalk<kShape> {
 
   __device__ __forceinline__ void run() {
     if (group == kShape.consumers() - 1) pass_ping_pong();
-    // load is the producer's part
     bool more = next_item();
     if (more) begin_item();
     while (more) {

@@ -69,10 +69,10 @@ __device__ __forceinline__ void cap_scores(float (&scores)[kScores], const Flash
   }
 }
 
-/// Whether a tile lies on one side of the diagonal, and on which: of a key further on ALiBi is so much more.
-/// @return 0: on both sides
-/// @param behind  keys that the first row's diagonal lies before the first key, of the warpgroup's tile
-/// @param all_before  whether keys behind the diagonal are masked
+/// The sign of ALiBi's change from one key to the next: 1 before the diagonal, -1 behind it, 0 if the
+/// diagonal crosses the warpgroup's tile.
+/// @param behind  how many keys the first key lies behind the diagonal of the first row
+/// @param all_before  whether the mask hides all keys behind the diagonal
 template <int kKeys>
 __device__ __forceinline__ float alibi_direction(int behind, bool all_before) {
   if (all_before || behind + kKeys - 1 <= 0) return 1.0f;

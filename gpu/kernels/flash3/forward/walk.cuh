@@ -41,10 +41,10 @@ struct Flash3ForwardWalk {
     return of.template first_query<kShape>(args, group);
   }
 
-  // A warp gives a buffer back once it is done with it: its WGMMAs have waited for it, ...
+  // A warp gives a buffer of K or V back by one lane, since its WGMMAs are over; all lanes give back that of
+  // Q, since each has read the item that came with it.
   __device__ __forceinline__ void release_k() { k.release(lane() == 0); }
   __device__ __forceinline__ void release_v() { v.release(lane() == 0); }
-  // ... and, of Q, each of its lanes has read the item that came with it.
   __device__ __forceinline__ void release_q() { q.release(); }
 
   __device__ __forceinline__ bool needs_mask(int step) {
