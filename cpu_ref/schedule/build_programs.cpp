@@ -33,55 +33,6 @@ void set_grid(TileProgram& program, const ProgramOptions& options) {
   }
 }
 
-/// Builds an elementwise pass, on the tiles of the pass that it serves.
-TileProgram make_elementwise_pass(PassName name, PassName served, const AttentionProblem& problem, Axis axis,
-                                  const ProgramOptions& options) {
-  TileProgram program = make_pass(name, problem, axis, options);
-  program.tile = options[served].tile;
-  return program;
-}
-
-/// Rounds fp32 sums of the q axis (or the kv axis) to the element type.
-TileProgram convert_pass(const AttentionProblem& problem, PassName served, Axis axis,
-                         std::vector<Operand> loads, std::vector<Operand> stores,
-                         const ProgramOptions& options) {
-  TileProgram program = make_elementwise_pass(PassName::convert, served, problem, axis, options);
-  program.kv_heads = axis == Axis::kv;
-  program.prologue = std::move(loads);
-  program.epilogue = std::move(stores);
-  return program;
-}
-
-std::vector<TileProgram> flash1_forward(const AttentionProblem& problem, const ProgramOptions& options) {
-  using enum TensorName;
-  const bool narrow = problem.dtype != ElementType::fp32;
-  const TensorName running_out = narrow ? out_accum : out;
-  TileProgram forward = make_pass(PassName::forward, problem, Axis::kv, options);
-  forward.whole_head = true;
-  forward.init = {store(running_out), store(row_sum), store(row_max)};
-  forward.prologue = {load(k), load(v)};
-  forward.phases = {{load(q), load(running_out), load(row_sum), load(row_max), store(running_out),
-                     store(row_sum), store(row_max)}};
-  forward.products = products_of(Direction::forward);
-  if (!narrow) return {forward};
-  return {forward,
-          convert_pass(problem, PassName::forward, Axis::q, {load(out_accum)}, {store(out)}, options)};
-}
-
-std::vector<TileProgram> flash1_backward(const AttentionProblem& problem, const ProgramOptions& options) {
-  using enum TensorName;
-  TileProgram main = make_pass(PassName::dkdvdq, problem, Axis::kv, options);
-  main.whole_head = true;
-  main.kv_heads = true;
-  main.init = {store(dq_accum), store(dk), store(dv)};
-  main.prologue = {load(k), load(v)};
-  main.phases = {
-      {load(q), load(out), load(dout), load(dq_accum), load(row_sum), load(row_max), store(dq_accum)}};
-  main.epilogue = {store(dk), store(dv)};
-  main.products = products_of(Direction::backward);
-  return {main, convert_pass(problem, PassName::dkdvdq, Axis::q, {load(dq_accum)}, {store(dq)}, options)};
-}
-
 SplitTiles tiles_to_split(const TileProgram& forward, const SplitPolicy& policy) {
   const AttentionProblem& problem = forward.problem;
   SplitTiles tiles{.q_tiles = problem.batch * forward.q_heads() * forward.num_blocks(),
@@ -323,7 +274,8 @@ std::vector<TileProgram> build_programs(Algorithm algorithm, Direction direction
       for (TileProgram& program : programs) program.dense = true;
       break;
     case Algorithm::flash1:
-      programs = forward ? flash1_forward(problem, options) : flash1_backward(problem, options);
+      programs =
+          forward ? flash1_forward_programs(problem, options) : flash1_backward_programs(problem, options);
       break;
     case Algorithm::flash2:
       programs = forward ? flash2_forward(problem, options) : flash2_backward(problem, options);

@@ -14,6 +14,13 @@ constexpr Operand store_then_reduce(TensorName tensor) { return {tensor, AccessK
 /// A pass without its accesses and its grid.
 TileProgram make_pass(PassName name, const AttentionProblem& problem, Axis axis,
                       const ProgramOptions& options);
+/// An elementwise pass, on the tiles of the pass that it serves.
+TileProgram make_elementwise_pass(PassName name, PassName served, const AttentionProblem& problem, Axis axis,
+                                  const ProgramOptions& options);
+/// Rounds fp32 sums of the q axis (or the kv axis) to the element type.
+TileProgram convert_pass(const AttentionProblem& problem, PassName served, Axis axis,
+                         std::vector<Operand> loads, std::vector<Operand> stores,
+                         const ProgramOptions& options);
 /// Loads what the problem's modifiers need beside the tiles of a pass over scores.
 void load_score_operands(TileProgram& program);
 /// Sums a learned sink's gradient, in a pass that has delta and LSE.
@@ -25,10 +32,14 @@ inline constexpr int kRowsOfSums = 16;  // of a CTA that clears or rounds those 
 void add_dq_slots(TileProgram& convert);
 void add_dkdv_slots(TileProgram& convert, int slots);
 
-/// Standard attention's passes, whose grids are not set.
+// Passes of an algorithm, whose grids are not set.
 std::vector<TileProgram> standard_forward_programs(const AttentionProblem& problem,
                                                    const ProgramOptions& options);
 std::vector<TileProgram> standard_backward_programs(const AttentionProblem& problem,
                                                     const ProgramOptions& options);
+std::vector<TileProgram> flash1_forward_programs(const AttentionProblem& problem,
+                                                 const ProgramOptions& options);
+std::vector<TileProgram> flash1_backward_programs(const AttentionProblem& problem,
+                                                  const ProgramOptions& options);
 
 }  // namespace tilescope

@@ -1,30 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Standard attention, one matrix product or row operation a pass, and what all algorithms' programs share.
+// Standard attention, one matrix product or row operation a pass.
 #include "cpu_ref/schedule/program_parts.hpp"
 
 namespace tilescope {
-
-TileProgram make_pass(PassName name, const AttentionProblem& problem, Axis axis,
-                      const ProgramOptions& options) {
-  TileProgram program;
-  program.name = name;
-  program.problem = problem;
-  program.tile = options[name].tile;
-  program.launch = options[name].launch;
-  program.axis = axis;
-  program.scan = options.scan;
-  return program;
-}
-
-void load_score_operands(TileProgram& program) {
-  for (const TensorName tensor : score_operands(program.problem)) program.prologue.push_back(load(tensor));
-}
-
-void sum_sink_gradient(TileProgram& program) {
-  if (!program.problem.score_mods.learned_sink) return;
-  program.prologue.push_back(load(TensorName::sink));
-  program.epilogue.push_back(reduce(TensorName::dsink));
-}
 
 namespace {
 
