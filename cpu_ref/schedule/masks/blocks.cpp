@@ -51,8 +51,8 @@ void validate_blocks(const AttentionProblem& problem) {
                      columns = blocks_of(problem.seqlen_k, numbers[0]);
   const auto listed = std::count(numbers.begin(), numbers.end(), kNextRow);
   if (listed != rows) {
-    throw bad_mask(problem, "must list the keys of " + std::to_string(rows) + " blocks of queries, not of " +
-                                std::to_string(listed));
+    throw bad_mask(problem, "must have a list of keys for each block of queries: " + std::to_string(rows) +
+                                " in all, not " + std::to_string(listed));
   }
   int last_row = -1;
   std::int64_t last_column = -1;
