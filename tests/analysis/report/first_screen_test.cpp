@@ -86,8 +86,8 @@ TEST_CASE(
   SimulatedBytes& bytes = *longest.passes.at(0).simulated;
   bytes.dram_read_bytes = 10 * bytes.dram_read_bytes;
   const Finding found = verdict(longest);
-  CHECK(
-      contains(found.sentence, "On other problems kernels of this algorithm move up to, at DRAM: forward "));
+  CHECK(contains(found.sentence,
+                 "On other problems kernels of this algorithm move more at DRAM: forward up to "));
   CHECK(contains(found.sentence, "N256"));
   CHECK(found.outcome == Outcome::mixed);
 }

@@ -142,11 +142,11 @@ std::optional<Finding> bytes_verdict(const std::vector<RunSummary>& runs) {
     const RunSummary& worst = most(runs, *run);
     const std::string at_most = format_ratio(*dram_ratio(worst));
     if (at_most == format_ratio(*dram_ratio(*run))) continue;
-    others.push_back(fmt::format("{} {} (`{}`, {})", to_string(run->direction), at_most, worst.label,
+    others.push_back(fmt::format("{} up to {} (`{}`, {})", to_string(run->direction), at_most, worst.label,
                                  problem_text(worst)));
   }
   if (!others.empty()) {
-    finding.sentence += fmt::format(" On other problems kernels of this algorithm move up to, at DRAM: {}.",
+    finding.sentence += fmt::format(" On other problems kernels of this algorithm move more at DRAM: {}.",
                                     fmt::join(others, "; "));
   }
   const RunSummary& worst = most(runs, *last);
