@@ -2,6 +2,8 @@
 // `tilescope compare`, and `diff --explain`: the tensor that grew, and the choice through which it did.
 #include <doctest/doctest.h>
 
+#include <regex>
+
 #include "tests/cli/program.hpp"
 
 namespace tilescope::testing {
@@ -47,6 +49,9 @@ TEST_CASE("compare ends with why two kernels move different bytes") {
   const std::string orders =
       compared("cpu:flash2", "cpu:flash2,order=longest-first", {"--causal", "--machine", "a100-40gb"});
   CHECK(contains(orders, "move the same"));
+  const std::string both = compared("gpu:flash2-mma", "gpu:flash3", {"--causal", "--pass", "fwd+bwd"});
+  CHECK(contains(both, " backward: "));
+  CHECK_FALSE(std::regex_search(both, std::regex("ward: *(backward:|$)")));  // each with its answer
   check_refused({{"compare", "cpu:flash2"}, {"B = ''", "kernel"}});
   check_refused({{"compare", "cpu:flash2,tle=1x1", "cpu:flash2"}, {"tle", "did you mean tile"}});
 }

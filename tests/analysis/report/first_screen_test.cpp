@@ -166,6 +166,10 @@ TEST_CASE("kernels of another command have a picture and a verdict, which says h
   REQUIRE(document.verdicts.size() == 1);
   CHECK(document.verdicts[0].figures() == "`large`: DRAM read 2 kB, SM<->L2 5 kB; `small`: SM<->L2 200 B");
   CHECK(contains(document.verdicts[0].sentence, "`tilescope explain RECORD"));
+  CHECK(contains(document.verdicts[0].sentence, "by counters"));
+  records.kernels[0].kernels[0].emulated.emplace();
+  CHECK(contains(make_report(records).verdicts[0].sentence, "by emulation"));
+  CHECK(contains(make_report(records).picture->caption, "by emulation"));
   for (const Section& section : document.sections)
     CHECK(section.open);  // one line on a white page says nothing
 }
