@@ -83,6 +83,12 @@ TEST_CASE(
   CHECK(calm.lines[2].of == "`cpu:standard` forward");
   CHECK(contains(calm.figures(), "`cpu:flash2` forward: DRAM 1.00x, SM<->L2 "));
   CHECK_FALSE(contains(calm.sentence, "On other problems"));
+  RunEntry alone = longest;
+  std::erase_if(alone.passes, [](const PassRecord& pass) { return pass.direction == Direction::backward; });
+  const Finding one = make_report({{fixed_record({alone})}}).verdicts.at(0);
+  CHECK(one.lines.at(0).amounts.at(0).outcome == Outcome::good);
+  CHECK(one.lines.at(0).amounts.at(1).outcome == Outcome::bad);
+  CHECK(one.outcome == Outcome::mixed);  // no green card with a red number
   SimulatedBytes& bytes = *longest.passes.at(0).simulated;
   bytes.dram_read_bytes = 10 * bytes.dram_read_bytes;
   const Finding found = verdict(longest);

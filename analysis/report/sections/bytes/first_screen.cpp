@@ -151,8 +151,9 @@ std::optional<Finding> bytes_verdict(const std::vector<RunSummary>& runs) {
   }
   const RunSummary& worst = most(runs, *last);
   finding.outcome = outcome_of_multiple(*dram_ratio(*last));
-  const bool any_bad = std::ranges::any_of(
-      finding.lines, [](const FindingLine& line) { return line.amounts.front().outcome == Outcome::bad; });
+  const bool any_bad = std::ranges::any_of(finding.lines, [](const FindingLine& line) {
+    return std::ranges::find(line.amounts, Outcome::bad, &Amount::outcome) != line.amounts.end();
+  });
   if (finding.outcome == Outcome::good && (any_bad || *dram_ratio(worst) >= kBadMultiple)) {
     finding.outcome = Outcome::mixed;
   }
