@@ -26,7 +26,7 @@ std::string verdict_of(const KernelFit& fit) {
   }
   if (fit.chance) text += fmt::format("; {} by chance", chance_text(*fit.chance));
   if (best.posterior > 0 && best.posterior < 0.995) {
-    text += fmt::format("; {:.0f} % of what fits", 100 * best.posterior);
+    text += fmt::format("; {:.0f} % likely among all that fit", 100 * best.posterior);
   }
   return text;
 }

@@ -161,8 +161,8 @@ std::string to_text(const LaunchAnswer& answer, std::size_t width) {
 
 std::string to_markdown(const std::vector<LaunchAnswer>& answers) {
   std::string text = fmt::format(
-      "| kernel | must move | SM<->L2 | / must | {} | why |\n|---|---:|---:|---:|---:|---:|---|\n",
-      dram_reads_alone(answers) ? "DRAM read | / must read" : "DRAM | / must");
+      "| kernel | must move | SM<->L2 | x must | {} | why |\n|---|---:|---:|---:|---:|---:|---|\n",
+      dram_reads_alone(answers) ? "DRAM read | x must" : "DRAM | x must");
   const auto multiple = [](const LaunchAnswer& answer, Boundary boundary) {
     const auto value = answer.multiple(boundary);
     return value ? format_ratio(*value) : "-";

@@ -69,11 +69,12 @@ std::string tile_of(const Account& account) {
   return fmt::format("{}x{}", tile.block_m, tile.block_n);
 }
 
-/// How often the whole tensor is moved: "33.0 times".
+/// How often the whole tensor is moved: "33 times", "once".
 std::string times_over(const Account& account, const AttentionProblem& problem, TensorName tensor) {
   const auto size = static_cast<double>(tensor_extent(problem, tensor).bytes());
-  return fmt::format("{:.3g} times",
-                     static_cast<double>(account.bytes[static_cast<std::size_t>(tensor)]) / size);
+  const std::string times =
+      fmt::format("{:.3g}", static_cast<double>(account.bytes[static_cast<std::size_t>(tensor)]) / size);
+  return times == "1" ? "once" : times + " times";
 }
 
 /// @param it what the sentence calls the tensor: it, or them for several

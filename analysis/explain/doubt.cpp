@@ -111,13 +111,14 @@ std::string doubt(const ExplainRecord& record, const std::vector<KernelFit>& fit
   if (!attention || (explained > 0 && explained > most)) return "";
   const std::string fitted =
       fmt::format("{} fits {} of {} kernels", describe(record.problem), explained, fits.size());
+  const auto fit = [&most] { return fmt::format("{} {}", most, most == 1 ? "fits" : "fit"); };
   const std::vector<Change> changes = changes_of(record);
   if (const Change* change = best_of(changes, record, most)) {
-    return fmt::format("{}; {}, and {} fit with {}", fitted, change->said, most, change->instead);
+    return fmt::format("{}; {}, and {} with {}", fitted, change->said, fit(), change->instead);
   }
   if (most == 0) return "";
-  return fmt::format("{}; {} fit with {} heads over the batch, where batch x heads is {}", fitted, most,
-                     heads, record.problem.batch * record.problem.heads);
+  return fmt::format("{}; {} with {} heads over the batch, where batch x heads is {}", fitted, fit(), heads,
+                     record.problem.batch * record.problem.heads);
 }
 
 }  // namespace tilescope

@@ -49,10 +49,13 @@ void TrafficCounter::add_notes(KernelCounts& counts) const {
   const double hits = counts.metrics.at("l1_load_hit_bytes"), read = counts.metrics.at("sm_l2_read_bytes");
   if (static_cast<double>(counts.least_read_bytes) < read + hits) {
     counts.notes.push_back(fmt::format(
-        "modelled: loads of {:.0f} B hit in an L1 of {} KiB, least recently used, that {} CTAs at once of an "
-        "SM (by threads, shared memory{}) share{}; {} to {:.0f} B are read, by timing",
-        hits, residency_.l1_bytes / 1024, residency_.ctas,
+        "modelled: loads of {:.0f} B hit in an L1 of {} KiB, least recently used, that {} of an SM (by "
+        "threads, "
+        "shared memory{}) {}{}; {} to {:.0f} B are read, by timing",
+        hits, residency_.l1_bytes / 1024,
+        residency_.ctas == 1 ? "one CTA at a time" : fmt::format("{} CTAs at once", residency_.ctas),
         residency_.registers_known ? " and registers" : "; registers are not known",
+        residency_.ctas == 1 ? "has" : "share",
         kept_fetches_ > kMostKeptFetches ? ", each for itself, as they load too much" : "",
         counts.least_read_bytes, read + hits));
   }

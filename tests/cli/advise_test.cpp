@@ -62,7 +62,7 @@ TEST_CASE("a prediction stands apart from the time bound, and says where there i
     return std::regex_replace(lines, std::regex("\n *"), " ");
   };
   CHECK(contains(unfolded(text),
-                 " (nine of ten of an H200 lay within 0.87x ... 1.40x); bound only: cpu:flash2"));
+                 " (nine of ten times on an H200 lay within 0.87x ... 1.40x); bound only: cpu:flash2"));
   const std::string crossed = unfolded(said_of({"--seqlen", "1k", "--dtype", "fp16", "--kernel",
                                                 "gpu:flash2-mma,gpu:flash3", "--machine", "h200,a100-80gb"}));
   for (const char* part : {"predicted time: gpu:flash2-mma on h200 ", ", gpu:flash3 on h200 ",

@@ -2,6 +2,8 @@
 // `tilescope compare`, and `diff --explain`: the tensor that grew, and the choice through which it did.
 #include <doctest/doctest.h>
 
+#include <regex>
+
 #include "tests/cli/program.hpp"
 
 namespace tilescope::testing {
@@ -32,6 +34,8 @@ TEST_CASE("compare ends with why two kernels move different bytes") {
   const std::string loops = compared("cpu:flash1", "cpu:flash2");
   CHECK(contains(loops, "from more of out_accum (+"));  // more than the whole difference
   CHECK(contains(loops, " and others (+"));
+  CHECK(contains(compared("cpu:flash2,tile=128x64", "cpu:flash2,tile=1024x64"),
+                 "8 times over, cpu:flash2,tile=1024x64 once, by tiles"));
   CHECK(contains(loops, ") against less of "));
   CHECK(contains(tiles, "all of it k and v (+"));
   CHECK(contains(tiles, " each): cpu:flash2,tile=64x64 moves them 16 times over"));
@@ -47,6 +51,17 @@ TEST_CASE("compare ends with why two kernels move different bytes") {
   const std::string orders =
       compared("cpu:flash2", "cpu:flash2,order=longest-first", {"--causal", "--machine", "a100-40gb"});
   CHECK(contains(orders, "move the same"));
+  const std::string both = compared("gpu:flash2-mma", "gpu:flash3", {"--causal", "--pass", "fwd+bwd"});
+  CHECK(contains(both, " backward: "));
+  CHECK_FALSE(std::regex_search(both, std::regex("ward: *(backward:|$)")));  // each with its answer
+  const std::string machines = compared("cpu:flash1", "cpu:flash2", {"--machine", "h200,a100-80gb"});
+  for (const char* title : {" on NVIDIA H200", " on NVIDIA A100"}) {
+    const std::size_t at = machines.find(title);
+    REQUIRE(at != std::string::npos);
+    CHECK(machines.find(" forward: cpu:flash1 moves ", at) != std::string::npos);
+  }
+  check_refused(
+      {{"compare", "cpu:flash1", "cpu:flash2", "--machine", "h200,h300"}, {"h300", "must be one of"}});
   check_refused({{"compare", "cpu:flash2"}, {"B = ''", "kernel"}});
   check_refused({{"compare", "cpu:flash2,tle=1x1", "cpu:flash2"}, {"tle", "did you mean tile"}});
 }

@@ -30,6 +30,7 @@ TEST_CASE("demo passes, and leaves records that can be read and a report") {
   html << std::ifstream(out / "report.html").rdbuf();
   CHECK(html.str().find("<svg") != std::string::npos);
   CHECK(html.str().find("</html>") != std::string::npos);
+  CHECK(html.str().find("<figure class=\"picture\"") < html.str().find("<h2 class=\"group\""));
   // Two groups of numbers under one heading say whose they are.
   CHECK(html.str().find("<h3>Every kernel, problem by problem (a100-40gb model, h200 model") !=
         std::string::npos);

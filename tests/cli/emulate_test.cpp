@@ -174,6 +174,7 @@ TEST_CASE("emulate: the record is one of kernels, which report, diff and explain
 
   CHECK(at({"report", "r.json", "--out", "pages"}).exit_code == 0);
   const std::string page = read_file(emulation.folder.path() / "pages/report.md");
+  CHECK(contains(page, "\nAn emulated device ("));
   CHECK(contains(page, "| `transpose.cu:10` | 65.54 kB | 524.3 kB | 18.0 | 458.8 kB |"));
   CHECK(contains(page, "`uncoalesced at transpose.cu:10: 18.0 sectors a request where 4.0 suffice"));
   CHECK(at({"diff", "r.json", "r.json", "--budget", "sm_l2_read_bytes=0.5%"}).exit_code == 0);

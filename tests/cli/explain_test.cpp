@@ -98,9 +98,11 @@ TEST_CASE(
                  {"B2 H8 N4096 D128 fp16 fits 0 of 19 kernels", "9 fit with 32 heads over the batch",
                   "batch x heads is 16"}});
   check_refused({explain_command({"--causal"}), {"fits 0 of 19 kernels", "causal is yes", "fit with no"}});
+  heads.insert(heads.end(), {"--count", "1"});
+  check_refused({heads, {"fits 0 of 1 kernels; 1 fits with 32 heads"}});
   std::vector<std::string> length = explain_command({"--kernel-filter", "flash_fwd"});
   length[7] = "2048";
-  check_refused({length, {"seqlen is 2048", "fit with 4096"}});
+  check_refused({length, {"seqlen is 2048", "1 fits with 4096"}});
   const ProgramResult right = run_program(explain_command({"--kernel-filter", "flash_fwd"}));
   CHECK(contains(right.out,
                  "1 of 1 kernels explained, the least sure of them 0.1 % by chance\nthe same bytes have: "
@@ -112,7 +114,7 @@ TEST_CASE(
 TEST_CASE("explain writes Markdown, and takes what other kernels must move") {
   const ProgramResult table =
       run_program(explain_command({"--kernel-filter", "flash_fwd", "--format", "md"}));
-  CHECK(contains(table.out, "| kernel | must move | SM<->L2 | / must | DRAM read | / must read | why |"));
+  CHECK(contains(table.out, "| kernel | must move | SM<->L2 | x must | DRAM read | x must | why |"));
   const ProgramResult csv = run_program(explain_command({"--kernel-filter", "flash_fwd", "--format", "csv"}));
   CHECK(contains(csv.out, ",DRAM read [B],DRAM read x must read,"));  // its writes were not counted
   CHECK(contains(table.out, "- `pytorch_flash::flash_fwd_kernel"));

@@ -80,6 +80,39 @@ TEST_CASE("the README's examples print what it shows") {
   CHECK(examples >= 2);
 }
 
+TEST_CASE("what people come for takes two commands each, which run as they stand") {
+  const TemporaryFolder folder;
+  const auto at = [&folder](const char* name) { return folder.path() / name; };
+  const std::vector<std::string> lines = readme();
+  const std::regex command("`[.]/tilescope ([^`]+)`");
+  int rows = 0;
+  for (auto line = std::find(lines.begin(), lines.end(), "| you want | two commands |") + 2;
+       line < lines.end() && line->starts_with("|"); ++line, ++rows) {
+    int commands = 0;
+    for (std::sregex_iterator found(line->begin(), line->end(), command), end; found != end; ++found) {
+      ++commands;
+      std::vector<std::string> words = words_of((*found)[1]);
+      std::ranges::replace(words, std::string("seqlen"), std::string("paper-figure2"));  // a minute
+      CAPTURE(*line);
+      if (words[0] == "profile") {  // on a GPU, where this record is from
+        std::filesystem::copy_file(TILESCOPE_SOURCE_DIR "/reports/foreign/mha.json.gz", at("k.json"));
+      } else {
+        CHECK(run_program(words, folder.path()).exit_code == 0);
+      }
+      if (words[0] == "simulate") std::filesystem::copy_file(at("new.json"), at("base.json"));
+    }
+    CHECK(commands == 2);
+  }
+  CHECK(rows == 3);
+  CHECK(std::filesystem::exists(at("DIR/report.html")));
+  CHECK(std::filesystem::exists(at("DIR/figures/bytes-flow.svg")));
+  const std::string text = flat(lines);
+  CHECK(text.find(
+            "judges TileScope's tile programs: the tiles, orders and formulas that you choose, no code of "
+            "yours.") != std::string::npos);
+  CHECK(text.find("actions/cache") != std::string::npos);  // else each run builds
+}
+
 TEST_CASE("files that a page links to are there") {
   const std::regex link("\\]\\(([^)#: ]+)(#[^)]*)?\\)");
   int links = 0;
@@ -106,23 +139,58 @@ TEST_CASE("files that a page links to are there") {
 TEST_CASE("sentences that had to be read twice are nowhere") {
   std::string all;
   for (const std::string& line : readme()) all += line + "\n";
-  for (const char* folder : {"/analysis", "/common", "/cpu_ref", "/reports"}) {
+  for (const char* folder : {"/analysis", "/common", "/cpu_ref", "/distributed", "/emulator", "/gpu",
+                             "/profiler", "/python", "/reports"}) {
     for (const auto& entry :
          std::filesystem::recursive_directory_iterator(TILESCOPE_SOURCE_DIR + std::string(folder))) {
       const std::string end = entry.path().extension().string();
       if (end == ".cpp" || end == ".hpp" || end == ".md") all += read_text_file(entry.path().string());
     }
   }
-  for (const char* words :
-       {"highest rung whose", "as they were measured to get on", "assumed to keep step",
-        "that it saves nothing in", "no number of the model knows", "right about what nothing was fitted",
-        "no such machine reaches", "still those of the whole chip", "counted causes do not cover it",
-        "what was written by halves does", "must be left out; see --help", "at most 63 bits",
-        "kernel's own is beaten", "least of both", "1 threads", "runs what its owner built",
-        "written, spills read back"}) {
+  for (const char* words : {"highest rung whose",
+                            "as they were measured to get on",
+                            "assumed to keep step",
+                            "that it saves nothing in",
+                            "no number of the model knows",
+                            "right about what nothing was fitted",
+                            "no such machine reaches",
+                            "still those of the whole chip",
+                            "counted causes do not cover it",
+                            "what was written by halves does",
+                            "must be left out; see --help",
+                            "at most 63 bits",
+                            "kernel's own is beaten",
+                            "least of both",
+                            "1 threads",
+                            "runs what its owner built",
+                            "written, spills read back",
+                            "all would be within 15 %",
+                            "tiles or tensors that no candidate",
+                            "may not write to it runs",
+                            "move up to, at DRAM",
+                            "% of what fits"}) {
     CAPTURE(words);
     CHECK(all.find(words) == std::string::npos);
   }
+}
+
+TEST_CASE("what must move has one name, and a bound on time is called one") {
+  std::vector<std::string> printed = {text_of("reports/report.md"), text_of("reports/io_complexity.md")};
+  for (const char* command :
+       {"simulate --seqlen 256 --pass fwd+bwd --detail --explain-model", "simulate --seqlen 256 --advise",
+        "simulate --seqlen 256 --kernel cpu:flash2", "compare cpu:flash1 cpu:flash2 --seqlen 256",
+        "help simulate", "help explain", "help problem"})
+    printed.push_back(run_program(words_of(command)).out);
+  for (const std::string& text : printed) {
+    CAPTURE(text.substr(0, 200));
+    CHECK_FALSE(text.empty());
+    for (const char* other : {"compulsory", "Compulsory", "least time", "must be moved at"}) {
+      CAPTURE(other);
+      CHECK(text.find(other) == std::string::npos);
+    }
+  }
+  CHECK(printed[4].find("forward must move ") != std::string::npos);  // of one kernel too
+  CHECK(printed[4].find("time bound") != std::string::npos);
 }
 
 TEST_CASE("the README's table has the commands of --help") {

@@ -230,8 +230,6 @@ TEST_CASE("one table across machines, by names with commas or --compare and a fi
   CHECK(contains(two, " a100-40gb "));
   CHECK(contains(two, " h200 "));
   CHECK(simulated({"--seqlen", "512", "--machine", "a100-40gb", "--machine", "h200"}) == two);
-  check_refused(
-      {{"compare", "cpu:flash1", "cpu:flash2", "--machine", "h200,a100-80gb"}, {"--machine", "one"}});
   const TemporaryFolder folder;
   Json json = parse_json("h200", read_text_file(TILESCOPE_SOURCE_DIR "/analysis/model/machine/h200.json"));
   json["name"] = "h20";

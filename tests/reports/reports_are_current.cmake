@@ -26,6 +26,10 @@ if(failed)
   message(FATAL_ERROR "tilescope report failed: ${complaint}")
 endif()
 
+# A page of few sections, whose long tables stand open, for those that look at pages.
+execute_process(COMMAND ${PROGRAM} report reports/data/explain-mha.json.gz --out ${WORK}/small --quiet
+  WORKING_DIRECTORY ${SOURCE} COMMAND_ERROR_IS_FATAL ANY)
+
 file(GLOB committed_figures RELATIVE ${SOURCE} ${SOURCE}/reports/figures/*.svg)
 file(GLOB made_figures RELATIVE ${WORK} ${WORK}/reports/figures/*.svg)
 if(NOT "${committed_figures}" STREQUAL "${made_figures}")

@@ -47,13 +47,9 @@ Contender parse_contender(const char* field, const std::string& text) {
   return contender;
 }
 
-int compare(const CompareArguments& arguments, const CommandContext& context) {
-  if (arguments.machine.find(',') != std::string::npos) {
-    throw BadInput("--machine", arguments.machine,
-                   "must be one; simulate --machine A,B puts machines side by side");
-  }
-  const std::vector<Machine> machines = {load_machine(arguments.machine)};
-  const Machine& machine = machines.front();
+/// Appends the two runs to `record`.
+void compare_on(const Machine& machine, const CompareArguments& arguments, const CommandContext& context,
+                RunRecord& record) {
   const std::vector<Direction> directions = arguments.problem.directions();
   std::vector<SimulateJob> jobs;
   const Contender contenders[] = {parse_contender("A", arguments.one), parse_contender("B", arguments.other)};
@@ -65,17 +61,28 @@ int compare(const CompareArguments& arguments, const CommandContext& context) {
                             directions, machine));
   }
   context.print(describe(jobs.front().problem) + " on " + machine.title + "\n" + warning_lines(jobs, {}));
-  RunRecord record = start_record(context.argv);
-  for (const SimulateJob& job : jobs) record.runs.push_back(replay(job, {.dram_intervals = true}, context));
-  context.print(comparison_table(record.runs, jobs) + "\n");
-  context.print(dram_basis(record.runs, {&machine, &machine}, std::nullopt));
-  const ComparedRun one{arguments.one, jobs[0].kernel, &record.runs[0]};
-  const ComparedRun other{arguments.other, jobs[1].kernel, &record.runs[1]};
+  std::vector<RunEntry> runs;
+  for (const SimulateJob& job : jobs) runs.push_back(replay(job, {.dram_intervals = true}, context));
+  context.print(comparison_table(runs, jobs) + "\n");
+  context.print(dram_basis(runs, {&machine, &machine}, std::nullopt));
+  const ComparedRun one{arguments.one, jobs[0].kernel, &runs[0]};
+  const ComparedRun other{arguments.other, jobs[1].kernel, &runs[1]};
   for (const Direction direction : directions) {
     const std::string why = why_different(one, other, direction, &machine);
     const std::string sentence = fmt::format("{}: {}", to_string(direction), why);
     context.print("\n");
     context.print(wrapped(sentence));
+  }
+  record.runs.insert(record.runs.end(), runs.begin(), runs.end());
+}
+
+int compare(const CompareArguments& arguments, const CommandContext& context) {
+  std::vector<Machine> machines;
+  for (const std::string& name : words_of_list(arguments.machine)) machines.push_back(load_machine(name));
+  RunRecord record = start_record(context.argv);
+  for (const Machine& machine : machines) {
+    if (&machine != &machines.front()) context.print("\n");
+    compare_on(machine, arguments, context, record);
   }
   context.write_json(to_json_text(record));
   return kFine;
@@ -96,7 +103,7 @@ void add_compare_command(CLI::App& app, CommandContext& context) {
   add_value(command, "B", arguments->other, type, "another, or the same with other choices");
   arguments->problem.add_to(command);
   add_value(command, "--machine", arguments->machine, "MACHINE|FILE.json",
-            "a machine's name or file; default h200", "Machine");
+            "a machine's name or file, several with commas; default h200", "Machine");
   add_format_option(command, context);
   show_examples(
       command, {{"compare cpu:flash1 cpu:flash2 --preset gpt2-medium", "what FlashAttention-2's order saves"},

@@ -75,7 +75,7 @@ Output advice_table(const std::string& kernel, const Advice& advice, Direction d
   std::string advised = "best: " + advised_choice(best, direction, true);
   if (advice.predicted) {
     const PredictedTime time = direction_total(advice.own, direction).value().predicted.value();
-    ranked = fmt::format("predicted time (nine of ten of an H200 lay within {:.2f}x ... {:.2f}x)",
+    ranked = fmt::format("predicted time (nine of ten times on an H200 lay within {:.2f}x ... {:.2f}x)",
                          time.interval[0] / time.seconds, time.interval[1] / time.seconds);
     if (format_seconds(direction_total(best, direction)->predicted->seconds) == format_seconds(time.seconds))
       advised = "nothing to gain: the kernel's own choice is predicted to be done as soon";

@@ -37,12 +37,24 @@ Json machine_schema() {
   return schema;
 }
 
+namespace {
+
+/// "younger_rate 1.0, step_cv 0.03": which folds between words.
+std::string members_text(const Json& object) {
+  std::string text;
+  for (const auto& [name, value] : object.items())
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value.dump());
+  return text;
+}
+
+}  // namespace
+
 std::vector<MachineNumber> numbers_of(const Machine& machine) {
   std::vector<MachineNumber> numbers;
   const auto add = [&numbers](const std::string& field, const std::string& unit, const Json& fact) {
     const Json& value = fact.at("value");
     const std::string text = value.is_array()            ? fmt::format("{} entries", value.size())
-                             : value.is_object()         ? value.dump()
+                             : value.is_object()         ? members_text(value)
                              : value.is_number_integer() ? fmt::format("{}", value.get<std::int64_t>())
                                                          : fmt::format("{:g}", value.get<double>());
     numbers.push_back({field, text + (unit.empty() ? "" : " " + unit), fact.at("kind"), fact.at("source")});

@@ -48,6 +48,7 @@ struct HtmlWriter {
   std::string html;
   std::string section_title;
   bool has_records = false;  // a section that says where the numbers come from
+  bool few = false;          // so few sections that there is room for long tables
 
   void operator()(const Paragraph& paragraph) { html += "<p>" + inline_html(paragraph.text) + "</p>\n"; }
 
@@ -81,7 +82,8 @@ struct HtmlWriter {
     const bool grouped = rows < static_cast<std::ptrdiff_t>(table.rows.size());
     // Outside of what scrolls sideways on a phone.
     if (!table.caption.empty()) html += "<p class=\"caption\">" + inline_html(table.caption) + "</p>\n";
-    if (folded) html += fmt::format("<details class=\"long\"><summary>{} rows</summary>\n", rows);
+    if (folded)
+      html += fmt::format("<details class=\"long\"{}><summary>{} rows</summary>\n", few ? " open" : "", rows);
     std::string classes;  // which columns are numbers: report.css aligns them
     for (std::size_t i = 0; i < table.columns.size(); ++i) {
       if (table.columns[i].numeric) classes += fmt::format("{}n{}", classes.empty() ? "" : " ", i + 1);
@@ -91,8 +93,9 @@ struct HtmlWriter {
         escape_markup("Table: " + section_title), classes,
         grouped ? fmt::format(" data-group=\"{}\"", escape_markup(table.group_header)) : "");
     html += "<thead><tr>";
-    for (const Table::Column& column : table.columns) {
-      html += "<th scope=\"col\">" + inline_html(column.header) + "</th>";
+    for (std::size_t i = 0; i < table.columns.size(); ++i) {
+      html += fmt::format("<th scope=\"col\"{}>{}</th>", has_long_text(table, i) ? " class=\"w\"" : "",
+                          inline_html(table.columns[i].header));
     }
     html += "</tr></thead>\n<tbody>\n";
     for (std::size_t i = 0; i < table.rows.size(); ++i) {
@@ -168,6 +171,14 @@ struct HtmlWriter {
                    has_records ? "<a href=\"#records\">Commit, time and machine of these records</a>" : "");
     }
     html += "</figcaption>\n</figure>\n";
+  }
+
+  /// Whether a column has a cell that would be a tall one beside many columns of numbers.
+  static bool has_long_text(const Table& table, std::size_t column) {
+    constexpr std::size_t kLong = 30;
+    return !table.columns[column].numeric && std::ranges::any_of(table.rows, [&](const auto& row) {
+      return !is_heading(table, row) && row[column].size() > kLong;
+    });
   }
 
   static bool is_heading(const Table& table, const std::vector<std::string>& row) {
@@ -254,6 +265,7 @@ std::string to_html(const Document& whole) {
       embedded_file("templates/figure.css"), escape_markup(document.title));
   writer.has_records = std::ranges::any_of(document.sections,
                                            [](const Section& section) { return section.name == "records"; });
+  writer.few = document.sections.size() <= kFewSections;
   const bool first_screen = document.picture || !document.verdicts.empty();
   if (first_screen)
     writer.html += document.picture ? "<div class=\"first\">\n" : "<div class=\"first plain\">\n";

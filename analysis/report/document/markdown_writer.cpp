@@ -41,6 +41,7 @@ constexpr std::size_t kMostPrintedRows = 60;
 struct MarkdownWriter {
   std::string_view figure_folder;
   std::string text;
+  bool few = false;  // so few sections that there is room for long tables
 
   void operator()(const Paragraph& paragraph) { text += block_of(paragraph.text) + "\n\n"; }
 
@@ -66,7 +67,8 @@ struct MarkdownWriter {
     if (!table.caption.empty()) text += block_of(table.caption) + "\n\n";
     const bool begun = table.rows.size() > kMostPrintedRows;
     const bool folded = table.rows.size() > kMostOpenRows && !begun;
-    if (folded) text += fmt::format("<details><summary>{} rows</summary>\n\n", table.rows.size());
+    if (folded)
+      text += fmt::format("<details{}><summary>{} rows</summary>\n\n", few ? " open" : "", table.rows.size());
     const std::size_t printed = begun ? kMostOpenRows : table.rows.size();
     add_table(table, printed);
     text += folded ? "\n</details>\n\n" : "\n";
@@ -93,8 +95,9 @@ struct MarkdownWriter {
   }
 
   void operator()(const Figure& figure) {
-    text += fmt::format("![{0}]({1}/{2}.svg)\n\n**{0}** {3}\n\n", escape_markdown(figure.title),
-                        figure_folder, figure.name, escape_markdown(caption_text(figure)));
+    const std::string title = escape_markdown(figure.title);
+    text += fmt::format("![{0}]({1}/{2}.svg)\n\n**{0}{3}** {4}\n\n", title, figure_folder, figure.name,
+                        title.ends_with('.') ? "" : ".", escape_markdown(caption_text(figure)));
     if (!figure.commands.empty()) (*this)(CommandLines{reproduction(figure.commands)});
   }
 };
@@ -125,7 +128,8 @@ std::string to_markdown(const Block& block, std::string_view figure_folder) {
 
 std::string to_markdown(const Document& whole, std::string_view figure_folder) {
   const Document document = without_repetition(whole);
-  MarkdownWriter writer{figure_folder, "# " + escape_markdown(document.title) + "\n\n"};
+  MarkdownWriter writer{figure_folder, "# " + escape_markdown(document.title) + "\n\n",
+                        document.sections.size() <= kFewSections};
   if (document.picture) writer(*document.picture);
   if (!document.verdicts.empty()) writer(verdict_table(document));
   if (!document.lead.empty()) writer.text += escape_markdown(document.lead) + "\n\n";

@@ -35,7 +35,10 @@ constexpr NamedLook kLooks[] = {
     {"zigzag", {.color = Color::brown, .marker = Marker::diamond}},
     {"striped", {.color = Color::olive, .marker = Marker::triangle}},
     {"all-gather", {.color = Color::amber, .marker = Marker::square}},
+    {"all-gather-heads", {.color = Color::amber, .marker = Marker::triangle_down}},
     {"ulysses", {.color = Color::dark, .marker = Marker::pentagon}},
+    {"ulysses-heads", {.color = Color::dark, .marker = Marker::star}},
+    {"ulysses-ring", {.color = Color::dark, .marker = Marker::circle}},
 };
 
 constexpr Color kOthers[] = {Color::amber, Color::teal, Color::brown, Color::olive};

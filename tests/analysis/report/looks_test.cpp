@@ -4,10 +4,14 @@
 
 #include <doctest/doctest.h>
 
+#include <iterator>
 #include <regex>
+#include <set>
+#include <utility>
 
 #include "analysis/report/figures/svg_frame.hpp"
 #include "common/number_format.hpp"
+#include "distributed/schedule/distributed_program.hpp"
 #include "tests/analysis/report/report_records.hpp"
 
 namespace tilescope {
@@ -38,6 +42,15 @@ TEST_CASE("what has one colour in a figure has markers of its own") {
   CHECK(fused.color == split.color);
   CHECK(fused.marker != split.marker);
   CHECK(looks.take("flash2 fused") == fused);
+}
+
+TEST_CASE("each schedule of several GPUs looks like no other") {
+  std::set<std::pair<Color, Marker>> looks;
+  for (const LinkSchedule schedule : kLinkSchedules) {
+    const Look look = look_of(std::string(to_string(schedule)));
+    looks.emplace(look.color, look.marker);
+  }
+  CHECK(looks.size() == std::size(kLinkSchedules));
 }
 
 TEST_CASE("grey stands for no algorithm") {

@@ -71,8 +71,12 @@ TEST_CASE("long tables fold, and a figure's panels stand in one drawing") {
   Document document = small_document();
   Table table{"Long.", {{"n", true}}, {}};
   for (std::size_t i = 0; i <= kMostOpenRows; ++i) table.rows.push_back({std::to_string(i)});
-  document.sections = {{"s", "S", {table}}};
-  CHECK(contains(to_html(document), "<summary>13 rows</summary>"));
+  // A page of few sections has room for them.
+  document.sections = std::vector<Section>(kFewSections, {"s", "S", {table}});
+  CHECK(contains(to_html(document), "<details class=\"long\" open><summary>13 rows</summary>"));
+  CHECK(contains(to_markdown(document, "f"), "Long.\n\n<details open><summary>13 rows</summary>\n\n| n |"));
+  document.sections.push_back(document.sections.front());
+  CHECK(contains(to_html(document), "<details class=\"long\"><summary>13 rows</summary>"));
   CHECK(contains(to_markdown(document, "f"), "Long.\n\n<details><summary>13 rows</summary>\n\n| n |"));
   Table grouped{"", {{"n"}, {"m"}}, {{"heading"}}};
   for (std::size_t i = 0; i <= kMostOpenRows; ++i) grouped.rows.push_back({"1", "2"});
@@ -97,6 +101,19 @@ TEST_CASE("long tables fold, and a figure's panels stand in one drawing") {
        {">left</text>", ">right</text>", "<title>A &lt;figure&gt;.</title>", "<path d=\"M0 0\"/>"}) {
     CHECK(contains(svg, part));
   }
+}
+
+TEST_CASE("a column of long texts is no narrow one, and a caption begins behind its title") {
+  const Table table{
+      "", {{"kernel"}, {"of it"}, {"n", true}}, {{"k", "spills read back +0.000 ... +0.025 %", "1"}}};
+  CHECK(contains(
+      to_html({"", "", {{"s", "S", {table}}}}),
+      "<th scope=\"col\">kernel</th><th scope=\"col\" class=\"w\">of it</th><th scope=\"col\">n</th>"));
+  const auto caption = [](const char* title) {
+    return to_markdown(Block(Figure{"f", title, "Bytes of a launch."}), "figures");
+  };
+  CHECK(contains(caption("What moves"), "**What moves.** Bytes"));
+  CHECK(contains(caption("What moves."), "**What moves.** Bytes"));
 }
 
 TEST_CASE("a list that few will read is folded, and holds no tools of a table") {

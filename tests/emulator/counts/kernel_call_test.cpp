@@ -88,6 +88,7 @@ TEST_CASE("emulator: loads hit in L1 where they allocate there, which is labelle
   CHECK(hits.counts.metrics.at("sm_l2_read_bytes") == 4096);
   REQUIRE(hits.counts.notes.size() == 1);
   CHECK(hits.counts.notes[0].find("modelled: loads of 4096 B hit in an L1 of 256 KiB") == 0);
+  CHECK(hits.counts.notes[0].find("1 CTAs") == std::string::npos);
   CHECK(hits.counts.notes[0].find("; 4096 to 8192 B are read, by timing") != std::string::npos);
   CHECK(hits.counts.least_read_bytes == 4096);
   for (const char* past : {".cg", ".volatile"}) {

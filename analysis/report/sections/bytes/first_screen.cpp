@@ -142,17 +142,18 @@ std::optional<Finding> bytes_verdict(const std::vector<RunSummary>& runs) {
     const RunSummary& worst = most(runs, *run);
     const std::string at_most = format_ratio(*dram_ratio(worst));
     if (at_most == format_ratio(*dram_ratio(*run))) continue;
-    others.push_back(fmt::format("{} {} (`{}`, {})", to_string(run->direction), at_most, worst.label,
+    others.push_back(fmt::format("{} up to {} (`{}`, {})", to_string(run->direction), at_most, worst.label,
                                  problem_text(worst)));
   }
   if (!others.empty()) {
-    finding.sentence += fmt::format(" On other problems kernels of this algorithm move up to, at DRAM: {}.",
+    finding.sentence += fmt::format(" On other problems kernels of this algorithm move more at DRAM: {}.",
                                     fmt::join(others, "; "));
   }
   const RunSummary& worst = most(runs, *last);
   finding.outcome = outcome_of_multiple(*dram_ratio(*last));
-  const bool any_bad = std::ranges::any_of(
-      finding.lines, [](const FindingLine& line) { return line.amounts.front().outcome == Outcome::bad; });
+  const bool any_bad = std::ranges::any_of(finding.lines, [](const FindingLine& line) {
+    return std::ranges::find(line.amounts, Outcome::bad, &Amount::outcome) != line.amounts.end();
+  });
   if (finding.outcome == Outcome::good && (any_bad || *dram_ratio(worst) >= kBadMultiple)) {
     finding.outcome = Outcome::mixed;
   }

@@ -128,10 +128,12 @@ Figure change_figure(const Comparison& comparison) {
   chart.x = {"Change against the baseline (%)", {}, -1.1 * most, 1.1 * most, false, [](double value) {
                return fmt::format("{:+.1f} %", value);
              }};
-  for (const auto& [label, value] : linear_ticks(most, number)) {
+  // As far apart as both sides together ask for, so that none is left out, zero least of all.
+  for (const auto& [label, value] : linear_ticks(2 * most, number)) {
+    if (value > 1.1 * most) continue;
     if (value > 0) chart.x.ticks.insert(chart.x.ticks.begin(), {"-" + label, -value});
+    chart.x.ticks.emplace_back(label, value);
   }
-  for (const auto& [label, value] : linear_ticks(most, number)) chart.x.ticks.emplace_back(label, value);
   return {"changes-against-baseline",
           "What changed most against the baseline.",
           "Green: less than before. Red: more.",
@@ -183,7 +185,7 @@ std::optional<Section> changes_section(const std::vector<RunRecord>& base,
   if (Table table = change_table(comparison); !table.rows.empty()) {
     section.blocks.emplace_back(std::move(table));
   } else {
-    section.blocks.emplace_back(Paragraph{"No number of the runs that both have is another one now."});
+    section.blocks.emplace_back(Paragraph{"No number of the runs that both have has changed."});
   }
   std::vector<std::string> apart;
   for (const auto& [side, runs] : {std::pair("only in the baseline", comparison.diff.only_base),

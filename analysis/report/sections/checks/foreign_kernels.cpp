@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -213,6 +214,7 @@ std::optional<Section> kernel_section(const std::vector<KernelRecord>& records) 
     }
     if (!record.complete)
       facts += "**Not complete**: the record holds what was measured until the command ended.";
+    if (!facts.empty()) facts.front() = static_cast<char>(std::toupper(facts.front()));
     if (!facts.empty()) section.blocks.push_back(Paragraph{facts});
     if (!record.messages.empty()) section.blocks.push_back(Bullets{record.messages});
     section.blocks.push_back(kernel_table(record));

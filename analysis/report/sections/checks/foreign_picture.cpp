@@ -98,6 +98,21 @@ FindingLine foreign_line(const ForeignKernel& kernel) {
   return line;
 }
 
+/// Who counted: a device's counters, or an emulated device.
+const char* counted_by(const std::vector<KernelRecord>& records,
+                       const std::vector<ExplainRecord>& explained) {
+  const bool emulated = std::ranges::any_of(records,
+                                            [](const KernelRecord& record) {
+                                              return std::ranges::any_of(
+                                                  record.kernels, &std::optional<EmulatedKernel>::has_value,
+                                                  &KernelMeasurement::emulated);
+                                            }) ||
+                        std::ranges::any_of(explained, [](const ExplainRecord& record) {
+                          return std::ranges::find(record.command, "emulate") != record.command.end();
+                        });
+  return emulated ? "by emulation" : "by counters";
+}
+
 }  // namespace
 
 std::optional<Finding> foreign_verdict(const std::vector<KernelRecord>& records,
@@ -115,10 +130,10 @@ std::optional<Finding> foreign_verdict(const std::vector<KernelRecord>& records,
     if (finding.lines.size() < kMostLines) finding.lines.push_back(foreign_line(kernel));
   }
   if (!known) {
-    finding.sentence =
-        "Bytes of a launch, by counters; the kernels that move most stand first. What they must move depends "
-        "on "
-        "their problem: `tilescope explain RECORD --batch B --heads H --seqlen N --head-dim D` says it.";
+    finding.sentence = fmt::format(
+        "Bytes of a launch, {}; the kernels that move most stand first. What they must move depends on their "
+        "problem: `tilescope explain RECORD --batch B --heads H --seqlen N --head-dim D` says it.",
+        counted_by(records, explained));
     return finding;
   }
   const AttentionProblem& problem = explained.front().problem;
@@ -143,14 +158,14 @@ std::optional<Figure> foreign_picture(const std::vector<KernelRecord>& records,
   for (const ForeignKernel& kernel : kernels) charts.push_back(kernel.flows);
   share_width(charts);
   Figure figure{"bytes-flow", "What moves between SMs, L2 and DRAM"};
-  figure.caption =
-      fmt::format("Bytes of a launch, by counters. Arrows are as wide as bytes are many{}.",
-                  explained.empty()
-                      ? ""
-                      : fmt::format("; the line within is what must move, every input read once and every "
-                                    "output written once. Red is {:g}x and more, when half of the bytes are "
-                                    "the schedule's doing and not the problem's; green is up to {:g}x",
-                                    kBadMultiple, kGoodMultiple));
+  figure.caption = fmt::format(
+      "Bytes of a launch, {}. Arrows are as wide as bytes are many{}.", counted_by(records, explained),
+      explained.empty()
+          ? ""
+          : fmt::format("; the line within is what must move, every input read once and every "
+                        "output written once. Red is {:g}x and more, when half of the bytes are "
+                        "the schedule's doing and not the problem's; green is up to {:g}x",
+                        kBadMultiple, kGoodMultiple));
   for (std::size_t i = 0; i < kernels.size(); ++i)
     figure.panels.push_back({kernels[i].name, draw(charts[i])});
   for (const ExplainRecord& record : explained) add_new(figure.commands, command_text(record.argv));

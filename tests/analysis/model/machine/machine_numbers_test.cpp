@@ -27,7 +27,7 @@ TEST_CASE("numbers may stand without their sources, and then are unverified") {
   CHECK(parse_machine("mine.json", faster.dump()).dram_bytes_per_second.value == 6e12);
   for (const std::string& name : machine_names()) {  // the shipped ones say where each number came from
     for (const MachineNumber& number : numbers_of(load_machine(name)))
-      CHECK(number.source != machine.sm_count.source);
+      CHECK((number.source != machine.sm_count.source && number.value.find('"') == std::string::npos));
   }
 }
 
