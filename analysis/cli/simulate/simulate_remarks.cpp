@@ -251,8 +251,8 @@ std::string predicted_line(const std::vector<RunEntry>& runs, Direction directio
     within = fmt::format("{:.2f}x ... {:.2f}x", interval[0] / seconds, interval[1] / seconds);
   }
   if (known.empty()) return unpredicted_line(jobs, direction);
-  return "  " + wrapped(fmt::format("predicted time: {} (nine of ten times on an H200 lay within {}){}", known,
-                                    within, unknown),
+  return "  " + wrapped(fmt::format("predicted time: {} (nine of ten times on an H200 lay within {}){}",
+                                    known, within, unknown),
                         "    ");
 }
 
