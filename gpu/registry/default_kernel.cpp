@@ -51,13 +51,13 @@ DefaultKernel default_kernel(std::span<const TargetMachine> machines, const Atte
     constexpr int kA100 = 80;
     const auto lack = hindrance(*kernel);
     if (!kernel->chips.has(kA100)) {
-      if (!lack && newer.empty()) newer = std::string(kernel->name) + " does not";
+      if (!lack && newer.empty()) newer = std::string(kernel->name) + " is not";
       continue;
     }
     if (!lack) {
       const std::string& others = passed_over.empty() ? newer : passed_over;
-      return {kernel, where + ": newest kernel that runs from the A100 on" +
-                          (others.empty() ? "" : " (" + others + ")")};
+      return {kernel,
+              where + ": newest kernel for A100 and later" + (others.empty() ? "" : " (" + others + ")")};
     }
     if (passed_over.empty()) passed_over = std::string(kernel->name) + " " + *lack;
   }

@@ -92,9 +92,9 @@ TEST_CASE(
 
 TEST_CASE("what decides DRAM bytes is explained where it is asked for, and how far to trust it") {
   const std::string short_one = simulated({"--preset", "llama3-8b", "--seqlen", "1k"});
-  CHECK(contains(short_one,
-                 "kernel gpu:flash2-mma, default for h200: newest kernel that runs from the A100 on "
-                 "(gpu:flash3 does not)\n"));
+  CHECK(contains(
+      short_one,
+      "kernel gpu:flash2-mma, default for h200: newest kernel for A100 and later (gpu:flash3 is not)\n"));
   CHECK(contains(short_one, "forward must move"));
   CHECK_FALSE(contains(short_one, "calibrated"));
   CHECK(std::count(short_one.begin(), short_one.end(), '\n') <= 10);
@@ -128,7 +128,7 @@ TEST_CASE("a kernel that was not named is the same on every machine, and says wh
   CHECK(contains(tile, "kernel cpu:flash2, default where gpu:flash2-mma "));
   CHECK(contains(tile, "256x256"));
   CHECK(contains(simulated({"--seqlen", "512", "--dtype", "fp32"}),
-                 "kernel gpu:flash2-simt, default for h200: newest kernel that runs from the A100 on "
+                 "kernel gpu:flash2-simt, default for h200: newest kernel for A100 and later "
                  "(gpu:flash2-mma computes"));
   const std::string untyped = simulated({"--seqlen", "512"});
   CHECK(contains(untyped, "B1 H8 N512 D64 fp16\n"));
