@@ -56,7 +56,7 @@ TEST_CASE("bad problems are refused by every command that takes one") {
                        {{"--mask", "sink:2k", "--window", "9,0"}, {"mask", "sink:2048", "1 ... seqlen_k"}},
                        {{"--mask", "documents:5,6", "--seqlen", "12"}, {"mask", "seqlen = 12, not to 11"}},
                        {{"--mask", "documents:1k", "--seqlen-k", "13"}, {"mask", "as many queries"}},
-                       {{"--mask", "blocks:512;0"}, {"mask", "2 in all, not 1"}},
+                       {{"--mask", "blocks:512;0"}, {"mask", "block of queries: 2 in all, not 1"}},
                        {{"--mask", "blocks:512;0;1,0"}, {"mask", "ascending", "not 0 in row 1"}},
                        {{"--mask", "blocks:512;1;", "--causal"}, {"mask", "no query sees a key"}},
                        {{"--mask", "tree:0,1", "--seqlen-q", "3"}, {"mask", "tree:0,1", "seqlen_q = 3"}},
